@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -53,6 +54,7 @@ type Frame struct {
 // receives.
 type Watch struct {
 	stream grpc.ClientStream
+	frame  Frame // its buffer is used again for each response
 }
 
 // Open starts a call on cc. It waits for the connection (A119, backoff: the
@@ -74,11 +76,13 @@ func Open(ctx context.Context, cc grpc.ClientConnInterface, maxFrameBytes int) (
 // Send sends one request.
 func (w *Watch) Send(m *WatchShardingAssignmentRequest) error { return w.stream.SendMsg(m) }
 
-// Recv waits for the next response. The frame is the caller's.
+// Recv waits for the next response. The frame is good until the next Recv: a
+// large assignment comes in many frames, and a buffer for each would be garbage.
 func (w *Watch) Recv() (Frame, error) {
-	var f Frame
-	err := w.stream.RecvMsg(&f)
-	return f, err
+	if err := w.stream.RecvMsg(&w.frame); err != nil {
+		return Frame{}, err
+	}
+	return w.frame, nil
 }
 
 // frameCodec sends requests as protobuf and leaves responses as bytes. It
@@ -104,6 +108,7 @@ func (frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return fmt.Errorf("wire: cannot receive into a %T, want a *wire.Frame", v)
 	}
-	f.Bytes = data.Materialize()
+	f.Bytes = slices.Grow(f.Bytes[:0], data.Len())[:data.Len()]
+	data.CopyTo(f.Bytes)
 	return nil
 }

@@ -110,13 +110,9 @@ func TestExchange(t *testing.T) {
 	if _, err := w.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the server returned nil, Recv gave %v, want io.EOF", err)
 	}
-	// The frame is the caller's: the second Recv must not write over the first.
-	want, err := proto.Marshal(chunk("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(kept[0], want) {
-		t.Errorf("the first frame changed to %x after the second Recv, want %x", kept[0], want)
+	// The second frame came in the buffer of the first, which is as long or longer.
+	if &kept[0][0] != &kept[1][0] {
+		t.Error("each frame has a buffer of its own; a large assignment would make much garbage")
 	}
 }
 
