@@ -1,0 +1,283 @@
+package assignment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/slicewire/slicewire/internal/wire"
+)
+
+const (
+	// lingerTime is how long an ended stream is read on, so that the ack that
+	// refuses an assignment goes out before the stream is cancelled.
+	lingerTime = 250 * time.Millisecond
+	// sendTimeout is how long one message to the service may be stuck in flow
+	// control. A service that sends and never reads would stop us otherwise.
+	sendTimeout = 20 * time.Second
+)
+
+var (
+	errSilent = errors.New("no message within the refresh interval")
+	errStuck  = fmt.Errorf("the sharding service did not read an ack within %v", sendTimeout)
+)
+
+// client does the I/O for one channel and target. newClient starts its one
+// goroutine, close ends it and waits.
+type client struct {
+	cc       grpc.ClientConnInterface
+	target   string
+	options  Options
+	sink     sink
+	revision atomic.Uint32 // a Revision; the watcher stores, the goroutine loads
+
+	// Of the goroutine:
+	machine  machine
+	assembly assembler
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// sink is told what a client sees, from the client's goroutine.
+type sink interface {
+	streamOpened(*client)
+	// streamEnded is told once for every streamOpened, and also if a stream
+	// could not be opened. err is nil if the client ended it for a refresh.
+	streamEnded(c *client, err error, report bool)
+	// received is told the verdict over an assignment and puts d.publish in force.
+	received(c *client, d decision)
+}
+
+func newClient(cc grpc.ClientConnInterface, target string, revision Revision, options Options, to sink) *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &client{
+		cc:      cc,
+		target:  target,
+		options: options,
+		sink:    to,
+		machine: machine{
+			backoff: options.Backoff,
+			minGap:  options.MinStreamGap,
+			random:  rand.Float64,
+		},
+		assembly: assembler{maxBytes: options.MaxAssignmentBytes},
+		cancel:   cancel,
+		done:     make(chan struct{}),
+	}
+	c.setRevision(revision)
+	go c.run(ctx)
+	return c
+}
+
+func (c *client) setRevision(r Revision) { c.revision.Store(uint32(r)) }
+
+// close ends the stream and waits until nothing of the client runs any more.
+func (c *client) close() {
+	c.cancel()
+	<-c.done
+}
+
+func (c *client) run(ctx context.Context) {
+	defer close(c.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		openAt := c.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		timer.Reset(time.Until(openAt))
+	}
+}
+
+// stream runs one stream to its end and says when the next one may start.
+func (c *client) stream(parent context.Context) (openAt time.Time) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+
+	generation := c.machine.opening(time.Now())
+	watch, err := wire.Open(ctx, c.cc, c.options.MaxMessageBytes)
+	if err == nil {
+		c.machine.opened(time.Now())
+		c.sink.streamOpened(c)
+		err = c.converse(ctx, cancel, watch, generation)
+	}
+	c.assembly.reset() // chunks of a dead stream are never completed
+	c.machine.revision = Revision(c.revision.Load())
+	switch {
+	case parent.Err() != nil:
+		c.sink.streamEnded(c, nil, false)
+		return time.Time{}
+	case errors.Is(err, errSilent):
+		c.sink.streamEnded(c, nil, false)
+		return c.machine.silent(time.Now()).openAt
+	}
+	d := c.machine.ended(time.Now(), c.describe(err))
+	c.sink.streamEnded(c, d.err, d.report)
+	return d.openAt
+}
+
+// converse sends the first message, answers what comes, and returns why the
+// stream ended. By then it is over on the channel too: the channel may be
+// released right after (field case LL-04). cancel ends the stream with a cause.
+func (c *client) converse(ctx context.Context, cancel context.CancelCauseFunc, watch *wire.Watch, generation int64) (err error) {
+	over := false
+	refresh := c.startRefresh(cancel)
+	defer func() {
+		refresh.stop()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(err)
+		for !over {
+			_, recvErr := watch.Recv()
+			over = recvErr != nil
+		}
+	}()
+	err = c.send(cancel, watch, &wire.WatchShardingAssignmentRequest{
+		Request: &wire.WatchShardingAssignmentRequest_InitialClientConfig{
+			InitialClientConfig: &wire.InitialClientConfig{
+				Target:           c.target,
+				ClientUuid:       c.options.ClientUUID,
+				LatestGeneration: generation,
+			},
+		},
+	})
+	// io.EOF says that the stream is over; Recv knows why.
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		f, err := watch.Recv()
+		if err != nil {
+			over = true
+			return err
+		}
+		refresh.restart()
+		kind, generation, err := c.assembly.frame(f.Bytes)
+		if err != nil {
+			return err
+		}
+		if kind != messageMetadata {
+			// Load report settings, unset and unknown responses are ignored, between
+			// chunks too (A-34, field case AP-11).
+			continue
+		}
+		d := c.decide(generation)
+		if ctx.Err() != nil {
+			return ctx.Err() // a build may take long; a closed client says nothing
+		}
+		// In force before the ack says so.
+		c.sink.received(c, d)
+		err = c.send(cancel, watch, &wire.WatchShardingAssignmentRequest{
+			Request: &wire.WatchShardingAssignmentRequest_AssignmentAck{AssignmentAck: d.ack},
+		})
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if d.end {
+			over = c.linger(cancel, watch, d.err)
+			return d.err
+		}
+	}
+}
+
+func (c *client) decide(generation int64) decision {
+	c.machine.revision = Revision(c.revision.Load())
+	d := c.machine.metadata(generation)
+	if !d.build {
+		c.assembly.reset()
+		return d
+	}
+	a, message := c.assembly.build(generation, c.machine.revision)
+	return c.machine.built(generation, a, message)
+}
+
+// send sends one message. The stream's context bounds it, and a timer that
+// cancels the stream if the service does not read.
+func (c *client) send(cancel context.CancelCauseFunc, watch *wire.Watch, m *wire.WatchShardingAssignmentRequest) error {
+	stuck := time.AfterFunc(sendTimeout, func() { cancel(errStuck) })
+	defer stuck.Stop()
+	return watch.Send(m)
+}
+
+// linger reads on until the stream is over, for a bounded moment: cancelling at
+// once could overtake the ack.
+func (c *client) linger(cancel context.CancelCauseFunc, watch *wire.Watch, cause error) (over bool) {
+	enough := time.AfterFunc(lingerTime, func() { cancel(cause) })
+	defer enough.Stop()
+	for {
+		if _, err := watch.Recv(); err != nil {
+			return true
+		}
+	}
+}
+
+// refresh cancels a stream that has been silent for too long. The zero refresh
+// does nothing.
+type refresh struct {
+	timer *time.Timer
+	after func() time.Duration
+}
+
+func (c *client) startRefresh(cancel context.CancelCauseFunc) refresh {
+	if c.options.RefreshInterval <= 0 {
+		return refresh{}
+	}
+	r := refresh{after: func() time.Duration { return c.machine.refreshAfter(c.options.RefreshInterval) }}
+	r.timer = time.AfterFunc(r.after(), func() { cancel(errSilent) })
+	return r
+}
+
+func (r refresh) restart() {
+	if r.timer != nil {
+		r.timer.Reset(r.after())
+	}
+}
+
+func (r refresh) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// streamError is the end of a stream. Its text is bounded: the status message
+// is whatever the service says.
+type streamError struct {
+	text  string
+	cause error
+}
+
+func (e *streamError) Error() string { return e.text }
+func (e *streamError) Unwrap() error { return e.cause }
+
+// describe says what the end of a stream means.
+func (c *client) describe(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return &streamError{"the sharding service ended the stream without an error", err}
+	case errors.Is(err, errRefused), errors.Is(err, errTooLarge), errors.Is(err, errWire), errors.Is(err, errUTF8), errors.Is(err, errStuck):
+		return err
+	}
+	s, _ := status.FromError(err)
+	text := fmt.Sprintf("the stream to the sharding service ended with %v: %s", s.Code(), s.Message())
+	text = clipText(text, maxMessageRunes)
+	if s.Code() == codes.ResourceExhausted {
+		text += fmt.Sprintf(" (one message may have at most %d bytes here: MaxMessageBytes)", c.options.MaxMessageBytes)
+	}
+	return &streamError{text, err}
+}

@@ -1,0 +1,122 @@
+package assignment
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// This file is the sink of watcher.go: what the client in charge sees becomes
+// facts, counts and log lines here. It runs on the clients' goroutines.
+
+// fromCharge is update, unless c has been replaced.
+func (w *Watcher) fromCharge(c *client, change func()) {
+	w.update(func() {
+		if w.charge == c {
+			change()
+		}
+	})
+}
+
+func (w *Watcher) streamOpened(c *client) {
+	w.fromCharge(c, func() {
+		w.facts.connected, w.spoke = true, false
+		w.counts.StreamConnected = true
+		w.counts.StreamSince = time.Now()
+		w.counts.StreamsOpened++
+	})
+}
+
+func (w *Watcher) streamEnded(c *client, err error, report bool) {
+	w.fromCharge(c, func() {
+		w.disconnected()
+		if err == nil {
+			return
+		}
+		w.counts.LastError = err.Error()
+		w.facts.lastErr = err
+		if report {
+			w.facts.reported = w.resultError(err)
+		}
+	})
+	if err != nil {
+		w.options.Logger.Warn("the stream to the sharding service ended", "sharding_target", c.target, "error", err)
+	}
+}
+
+// disconnected notes that no stream is open. A stream that ended as soon as it
+// was opened, without a word, is no sign of life: staleness goes on.
+func (w *Watcher) disconnected() {
+	if !w.counts.StreamConnected {
+		return
+	}
+	now := time.Now()
+	if w.spoke || now.Sub(w.counts.StreamSince) >= w.options.MinStreamGap {
+		w.staleSince = now
+	}
+	w.facts.connected, w.counts.StreamConnected = false, false
+	w.counts.StreamSince = now
+}
+
+// resultError is err as the error of the state.
+func (w *Watcher) resultError(err error) error {
+	return fmt.Errorf("no assignment from the sharding service (channel key %q, sharding target %q): %w",
+		w.facts.config.ChannelKey, w.facts.config.Target, err)
+}
+
+func (w *Watcher) received(c *client, d decision) {
+	w.fromCharge(c, func() {
+		switch d.verdict {
+		case accepted:
+			w.counts.Accepted++
+			w.spoke = true
+		case stale:
+			w.counts.Stale++
+		case invalid:
+			w.counts.Invalid++
+		}
+		if d.err != nil {
+			w.counts.LastError = d.err.Error()
+		}
+		if d.verdict == invalid {
+			w.facts.lastErr = d.err
+		}
+		if d.publish != nil {
+			w.facts.assignment = d.publish
+			w.counts.ReceivedAt = time.Now()
+		}
+		if d.report {
+			w.facts.reported = w.resultError(d.err)
+		}
+	})
+	level, attributes := slog.LevelDebug, []any{"sharding_target", c.target, "generation", d.ack.GetGeneration(), "accepted", d.ack.GetAccepted()}
+	if d.publish != nil {
+		level = slog.LevelInfo
+		attributes = append(attributes, "slices", d.publish.Slices(), "endpoints", len(d.publish.Endpoints))
+	}
+	if d.err != nil {
+		attributes = append(attributes, "error", d.err)
+	}
+	if d.err != nil && d.verdict != stale {
+		level = slog.LevelWarn
+	}
+	w.options.Logger.Log(context.Background(), level, "assignment received", attributes...)
+}
+
+// Status is a snapshot for operators.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.counts
+	s.Phase = w.published.Load().Phase
+	s.ChannelKey, s.Target = w.facts.config.ChannelKey, w.facts.config.Target
+	s.ClientUUID = w.options.ClientUUID
+	if a := w.facts.assignment; a != nil {
+		s.Generation, s.Slices, s.Endpoints, s.Bytes = a.Generation, a.Slices(), len(a.Endpoints), a.Bytes()
+	}
+	if !s.StreamConnected && !w.staleSince.IsZero() {
+		s.StaleFor = time.Since(w.staleSince)
+	}
+	return s
+}

@@ -1,0 +1,77 @@
+package assignment
+
+import (
+	"fmt"
+	"time"
+)
+
+// Phase is how far a Watcher has got.
+type Phase uint8
+
+const (
+	// Unconfigured is a Watcher that was never configured.
+	Unconfigured Phase = iota
+	// Waiting has no assignment yet: RPCs queue.
+	Waiting
+	// Assigned has an assignment in force, perhaps an old one.
+	Assigned
+	// Failed has no assignment, and State.Err says why: RPCs need not wait.
+	Failed
+)
+
+// String gives the phase's name in lower case.
+func (p Phase) String() string {
+	switch p {
+	case Unconfigured:
+		return "unconfigured"
+	case Waiting:
+		return "waiting"
+	case Assigned:
+		return "assigned"
+	case Failed:
+		return "failed"
+	}
+	return fmt.Sprintf("Phase(%d)", uint8(p))
+}
+
+// State is what routing needs to know. It is immutable.
+type State struct {
+	Phase Phase
+	// Assignment is set in phase Assigned and only there.
+	Assignment *Assignment
+	// Err is set in phase Failed and only there.
+	Err error
+}
+
+// Status is a Watcher's condition for operators. It is a copy.
+type Status struct {
+	Phase      Phase
+	ChannelKey string
+	Target     string
+	ClientUUID string
+
+	// The assignment in force; zero without one.
+	Generation int64
+	Slices     int
+	Endpoints  int
+	Bytes      int
+	ReceivedAt time.Time
+
+	// StreamConnected says whether a stream is open, StreamSince since when it
+	// has been so or not.
+	StreamConnected bool
+	StreamSince     time.Time
+	// StaleFor is 0 while a stream is open, else the time since the last one
+	// ended that had lived or said anything; before the first stream, since
+	// the Watcher was configured.
+	StaleFor time.Duration
+
+	// Counts since the Watcher was made.
+	StreamsOpened int64
+	Accepted      int64
+	Stale         int64
+	Invalid       int64
+
+	// LastError is the newest error of provider, stream or assignment, "" without one.
+	LastError string
+}
