@@ -9,6 +9,7 @@ import (
 // Corruption is a way in which a sharding service can talk nonsense.
 type Corruption uint8
 
+// What the service sends instead of an assignment.
 const (
 	CorruptBytes      Corruption = iota + 1 // a message that is no protobuf
 	CorruptNoChunks                         // metadata alone

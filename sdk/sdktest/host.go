@@ -40,10 +40,11 @@ func startHost(address string, newServer func() *grpc.Server, afterStop func()) 
 	h := &host{newServer: newServer, afterStop: afterStop, addr: address}
 	h.op.Lock()
 	defer h.op.Unlock()
+	h.serve() // first, as in restart
 	if err := h.listen(address); err != nil {
+		h.stop()
 		return nil, err
 	}
-	h.serve()
 	return h, nil
 }
 
@@ -183,11 +184,12 @@ func (h *host) restart() error {
 	if !h.down {
 		h.stop()
 	}
+	h.serve() // first: without a server, a connection would be held and never answered
 	if err := h.listen(h.address()); err != nil {
+		h.stop()
 		return err
 	}
 	h.down = false
-	h.serve()
 	return nil
 }
 
@@ -203,13 +205,16 @@ func (h *host) move() error {
 	if err != nil {
 		return err
 	}
+	if h.down {
+		h.serve() // first, as in restart
+	}
 	if err := h.listen(net.JoinHostPort(hostname, "0")); err != nil {
+		if h.down {
+			h.stop()
+		}
 		return err
 	}
-	if h.down {
-		h.down = false
-		h.serve()
-	}
+	h.down = false
 	return nil
 }
 
