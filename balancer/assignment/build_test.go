@@ -135,7 +135,9 @@ func TestBuildChunks(t *testing.T) {
 func TestBuildChunksBetweenIgnoredMessages(t *testing.T) {
 	frames := [][]byte{
 		marshal(t, chunkOf([]string{"e0"}, part{"", "m", []int32{0}})),
-		marshal(t, loadConfigOf()), {}, {0x7a, 0},
+		marshal(t, loadConfigOf()),
+		{},
+		{0x7a, 0},
 		marshal(t, chunkOf(nil, part{"m", "p", []int32{0}})),
 		{},
 		marshal(t, chunkOf([]string{"e1"}, part{"p", noEnd, []int32{1}})),
@@ -219,8 +221,13 @@ func checkMessage(t testing.TB, message string) {
 
 func TestClipText(t *testing.T) {
 	tests := []struct{ in, want string }{
-		{"", ""}, {"abcde", "abcde"}, {"abcdef", "abcd…"}, {"世世世世世", "世世世世世"}, {"世世世世世世", "世世世世…"},
-		{"a\xffb", "a�b"}, {"ab\xff\xfe\xfdcde", "ab�c…"},
+		{"", ""},
+		{"abcde", "abcde"},
+		{"abcdef", "abcd…"},
+		{"世世世世世", "世世世世世"},
+		{"世世世世世世", "世世世世…"},
+		{"a\xffb", "a�b"},
+		{"ab\xff\xfe\xfdcde", "ab�c…"},
 	}
 	for _, tt := range tests {
 		if got := clipText(tt.in, 5); got != tt.want {

@@ -264,7 +264,8 @@ func (m *memory) NewStream(ctx context.Context, _ *grpc.StreamDesc, method strin
 	if method != wire.WatchMethod {
 		return nil, fmt.Errorf("unknown method %s", method)
 	}
-	s := &memoryStream{ctx: ctx, conn: m,
+	s := &memoryStream{
+		ctx: ctx, conn: m,
 		up:   make(chan *wire.WatchShardingAssignmentRequest, m.window),
 		down: make(chan []byte, m.window),
 		over: make(chan struct{}),
