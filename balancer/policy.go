@@ -1,0 +1,445 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/attributes"
+	lb "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/balancer/pickfirst"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer/assignment"
+)
+
+// policy is the LB policy of one gRPC channel while it is not idle: a thin
+// adapter between gRPC, the endpoints' children and the route, which outlives
+// it.
+//
+// One goroutine (run) owns the endpoints and their children, and is the only
+// one that calls into gRPC. Everything else reaches it through the inbox, so no
+// child, resolver or provider is ever called under a lock, a burst of changes is
+// handled as one, and gRPC's own goroutines only drop a note.
+type policy struct {
+	cc     lb.ClientConn
+	opts   lb.BuildOptions
+	target string
+	picker *picker
+
+	mu    sync.Mutex // guards inbox
+	inbox inbox
+	wake  chan struct{} // capacity 1: there is something in the inbox
+	// closing is closed when Close begins, done when run has returned.
+	closing, done chan struct{}
+	closeOnce     sync.Once
+
+	// The fields below belong to run.
+
+	route      *route // nil before the first update
+	private    *Router
+	attributes *attributes.Attributes // of the resolver's state, for children
+	config     *Config
+	oldHeaders []string // key headers of earlier configs, the newest last
+	view       *view
+	counts     [connectivity.Shutdown + 1]int // endpoints by state
+	reported   connectivity.State
+	started    bool // a picker has been given to gRPC
+	mustReport bool // queued RPCs may hold a connection that is gone
+	useful     bool // something changed that queued RPCs may be waiting for
+}
+
+// inbox is what the goroutine of a policy has to do. Of each kind of thing the
+// newest replaces older ones.
+type inbox struct {
+	update        *update
+	resolverError error
+	assignment    []chan<- struct{} // it changed; closed once picks use it
+	changed       []*endpoint       // their child said something
+	connect       []*endpoint       // a pick wants a connection
+	closed        bool
+}
+
+// update is one resolver update, with its endpoints copied: the list is the
+// resolver's again once UpdateClientConnState has returned (field case LL-07).
+type update struct {
+	lb.ClientConnState
+	usable []namedEndpoint
+}
+
+func newPolicy(cc lb.ClientConn, opts lb.BuildOptions) *policy {
+	p := &policy{
+		cc:      cc,
+		opts:    opts,
+		target:  opts.Target.String(),
+		view:    newView(nil),
+		wake:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	p.picker = &picker{policy: p}
+	go p.run() // ends with Close, which waits for it
+	return p
+}
+
+// post lets add put something in the inbox and wakes run.
+func (p *policy) post(add func(*inbox)) {
+	p.mu.Lock()
+	add(&p.inbox)
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
+func (p *policy) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// errNoConfig answers a channel whose service config names the policy and
+// gives it nothing. gRPC always parses a config first, so this is a parent
+// policy's mistake.
+var errNoConfig = errors.New("slicewire: the LB policy got no LB config from its parent")
+
+// UpdateClientConnState takes what the resolver says. gRPC calls it from one
+// goroutine.
+func (p *policy) UpdateClientConnState(s lb.ClientConnState) error {
+	if _, ok := s.BalancerConfig.(*Config); !ok {
+		return errNoConfig
+	}
+	u := &update{s, usableEndpoints(s.ResolverState)}
+	p.post(func(in *inbox) { in.update, in.resolverError = u, nil })
+	if len(u.usable) == 0 {
+		return lb.ErrBadResolverState // gRPC asks the resolver again, with backoff
+	}
+	return nil
+}
+
+// ResolverError keeps the last good endpoints in use (field case EC-08).
+func (p *policy) ResolverError(err error) {
+	p.post(func(in *inbox) { in.resolverError = err })
+}
+
+// UpdateSubConnState is not used: the children listen to their SubConns.
+func (p *policy) UpdateSubConnState(lb.SubConn, lb.SubConnState) {}
+
+// ExitIdle does nothing: connections are made when a pick wants one (A119).
+func (p *policy) ExitIdle() {}
+
+// Close ends the children and waits for the policy's goroutine.
+func (p *policy) Close() {
+	p.closeOnce.Do(func() {
+		close(p.closing)
+		p.post(func(in *inbox) { in.closed = true })
+	})
+	<-p.done
+}
+
+// endpointChanged is called by any goroutine when a child said something.
+func (p *policy) endpointChanged(ep *endpoint) {
+	if ep.changePending.CompareAndSwap(false, true) {
+		p.mu.Lock()
+		p.inbox.changed = append(p.inbox.changed, ep)
+		p.mu.Unlock()
+		p.wakeUp()
+	}
+}
+
+// requestConnection is called by picks.
+func (p *policy) requestConnection(ep *endpoint) {
+	if ep.connectAsked.CompareAndSwap(false, true) {
+		p.mu.Lock()
+		p.inbox.connect = append(p.inbox.connect, ep)
+		p.mu.Unlock()
+		p.wakeUp()
+	}
+}
+
+// assignmentChanged is called by the route when its watcher has a new state. It
+// returns once picks use it, so that the ack that follows tells the truth.
+func (p *policy) assignmentChanged() {
+	inForce := make(chan struct{})
+	p.post(func(in *inbox) { in.assignment = append(in.assignment, inForce) })
+	select {
+	case <-inForce:
+	case <-p.closing:
+	}
+}
+
+func (p *policy) run() {
+	defer close(p.done)
+	for range p.wake {
+		p.mu.Lock()
+		in := p.inbox
+		p.inbox = inbox{}
+		p.mu.Unlock()
+		if in.closed {
+			p.shutDown()
+			return
+		}
+		if in.update != nil {
+			p.handleUpdate(in.update)
+		} else if in.assignment != nil && p.config != nil {
+			p.publish(nil)
+		}
+		for _, inForce := range in.assignment {
+			close(inForce)
+		}
+		if in.resolverError != nil {
+			p.handleResolverError(in.resolverError)
+		}
+		for _, ep := range in.connect {
+			p.handleConnect(ep)
+		}
+		for _, ep := range in.changed {
+			p.handleChange(ep)
+		}
+		p.report()
+	}
+}
+
+func (p *policy) shutDown() {
+	for _, ep := range p.view.endpoints {
+		ep.close()
+	}
+	if p.route != nil {
+		p.route.release(p, p.view.endpoints)
+	}
+	if p.private != nil {
+		p.private.Close()
+	}
+}
+
+// handleUpdate puts one resolver update in force: endpoints and config.
+func (p *policy) handleUpdate(u *update) {
+	s := u.ResolverState
+	if p.route == nil {
+		p.claimRoute(s)
+	}
+	p.config = u.BalancerConfig.(*Config)
+	// Of the config that calls have seen, perhaps from before an idle time.
+	if old := p.route.config.Load(); old != nil && old.KeyHeader != p.config.KeyHeader {
+		p.oldHeaders = withHeader(p.oldHeaders, old.KeyHeader)
+	}
+	// Children use health listeners, so that health checks count (A119).
+	p.attributes = pickfirst.EnableHealthListener(s).Attributes
+	p.route.configure(p.config, s)
+	gone := p.updateEndpoints(u.usable)
+	p.publish(gone)
+	// Only once no new pick can find them.
+	for _, ep := range gone {
+		ep.close()
+	}
+}
+
+// withHeader returns a new list that has h as its last member. A call may queue
+// over several changes of the header, but not over any number.
+func withHeader(headers []string, h string) []string {
+	const kept = 8
+	list := slices.DeleteFunc(slices.Clone(headers), func(old string) bool { return old == h })
+	return append(list[max(0, len(list)-kept+1):], h)
+}
+
+// claimRoute takes the route that lives in the SDK's Router, or in one of the
+// policy's own.
+func (p *policy) claimRoute(s resolver.State) {
+	router := (*Router)(nil)
+	if a := attachedFrom(s); a != nil {
+		router = a.router
+	}
+	if router == nil {
+		p.private = NewRouter(RouterOptions{})
+		router = p.private
+	}
+	p.route = router.claim(p)
+}
+
+// updateEndpoints makes the view of a new endpoint list and returns the
+// endpoints that are not in it. Its cost grows with the list alone.
+func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
+	if len(usable) == 0 {
+		p.route.counts.emptyUpdates.Add(1)
+		p.route.log().Warn("the name resolver gave no endpoints", slog.String("target", p.target),
+			slog.Bool("kept_last", p.route.keepLastEndpoints && len(p.view.endpoints) > 0))
+		if p.route.keepLastEndpoints {
+			return nil
+		}
+	}
+	old := p.view
+	next := make([]*endpoint, len(usable))
+	var moved []*endpoint
+	kept := 0
+	for i, u := range usable {
+		ep := old.byName[u.name]
+		if ep == nil {
+			ep = newEndpoint(u.name)
+			p.counts[ep.counted]++
+		} else {
+			kept++
+		}
+		if ep.setTarget(u.target) && ep.child != nil {
+			moved = append(moved, ep)
+		}
+		next[i] = ep
+	}
+	p.view = newView(next)
+	if kept < len(old.endpoints) {
+		for _, ep := range old.endpoints {
+			if p.view.byName[ep.name] != ep {
+				p.counts[ep.counted]--
+				gone = append(gone, ep)
+			}
+		}
+	}
+	for _, ep := range moved {
+		ep.updateChild(p)
+	}
+	// A pick may hold a connection that is about to be closed.
+	p.mustReport = p.mustReport || len(gone) > 0 || len(moved) > 0
+	return gone
+}
+
+// publish makes the value that picks read from config, assignment and view.
+// gone are endpoints that are not in it any more.
+func (p *policy) publish(gone []*endpoint) {
+	state := p.route.watcher.State()
+	pub := &published{
+		target:     p.target,
+		counts:     p.route.counts,
+		config:     p.config,
+		oldHeaders: p.oldHeaders,
+		phase:      state.Phase,
+		slices:     state.Assignment,
+		view:       p.view,
+	}
+	if state.Err != nil {
+		pub.err = fmt.Errorf("slicewire: target %q: %w", p.target, plainError(state.Err))
+	}
+	if pub.phase == assignment.Assigned && pub.slices == nil {
+		pub.phase = assignment.Waiting
+	}
+	if len(p.view.endpoints) == 0 {
+		pub.fail = fmt.Errorf("slicewire: target %q: the name resolver gave no endpoints; RPCs fail until it gives some", p.target)
+	}
+	pub.resolveOwners()
+	p.picker.cur.Store(pub)
+	p.useful = true
+	p.route.published(pub, gone)
+}
+
+func (p *policy) handleResolverError(err error) {
+	counts := &counters{} // nobody asks for these: there is no route yet
+	if p.route != nil {
+		counts = p.route.counts
+		p.route.counts.resolverErrors.Add(1)
+		p.route.resolverError.Store(&err)
+		p.route.log().Warn("the name resolver failed; the last endpoints stay in use",
+			slog.String("target", p.target), slog.Any("error", err))
+	}
+	if len(p.view.endpoints) > 0 {
+		return
+	}
+	p.picker.cur.Store(&published{
+		target: p.target,
+		counts: counts,
+		view:   p.view,
+		fail:   fmt.Errorf("slicewire: target %q: name resolution failed: %w", p.target, plainError(err)),
+	})
+	p.useful = true
+}
+
+// handleConnect acts on a pick's wish. An endpoint that has left meanwhile is
+// never woken up (field case EC-07).
+func (p *policy) handleConnect(ep *endpoint) {
+	if !ep.removed && ep.cur.Load().connectivity == connectivity.Idle {
+		ep.connect(p)
+	}
+	ep.connectAsked.Store(false) // afterwards: see mayAnswer
+}
+
+// handleChange counts one endpoint's new state. It costs the same however many
+// endpoints and slices there are.
+func (p *policy) handleChange(ep *endpoint) {
+	ep.changePending.Store(false)
+	if ep.removed {
+		return
+	}
+	// gRPC holds an RPC whose connection died between pick and send until the
+	// next picker update.
+	p.mustReport = ep.leftReady.Swap(false) || p.mustReport
+	now := ep.cur.Load().connectivity
+	was := ep.counted
+	if now != connectivity.Connecting {
+		p.useful = true
+	}
+	if now == was {
+		return
+	}
+	ep.counted = now
+	p.counts[was]--
+	p.counts[now]++
+	p.view.count(now, 1)
+	p.view.count(was, -1)
+	p.view.mark(ep)
+}
+
+// report tells gRPC the aggregated state, and wakes queued RPCs, if there is a
+// reason to.
+func (p *policy) report() {
+	if p.picker.cur.Load() == nil {
+		return // nothing was resolved yet
+	}
+	state := aggregate(p.counts)
+	p.keepTrying(state)
+	wake := p.useful && p.picker.queued.Swap(false)
+	if p.started && !wake && !p.mustReport && state == p.reported {
+		return
+	}
+	p.started, p.reported, p.mustReport, p.useful = true, state, false, false
+	p.cc.UpdateState(lb.State{ConnectivityState: state, Picker: p.picker})
+	if p.route != nil {
+		p.route.reported(state)
+	}
+}
+
+// keepTrying connects one IDLE endpoint when the channel looks bad and nothing
+// is being tried, so that it recovers without picks (A119, aggregated
+// connectivity state). It takes the first in the resolver's order.
+func (p *policy) keepTrying(state connectivity.State) {
+	if state != connectivity.Connecting && state != connectivity.TransientFailure {
+		return
+	}
+	if p.counts[connectivity.Connecting] > 0 {
+		return
+	}
+	if i := p.view.idle.next(0); i >= 0 {
+		if ep := p.view.endpoints[i]; ep.cur.Load().connectivity == connectivity.Idle {
+			ep.connect(p)
+		}
+	}
+}
+
+// aggregate follows A119's six rules, which are ring_hash's (gRFC A42).
+func aggregate(counts [connectivity.Shutdown + 1]int) connectivity.State {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	switch {
+	case counts[connectivity.Ready] > 0:
+		return connectivity.Ready
+	case counts[connectivity.TransientFailure] >= 2:
+		return connectivity.TransientFailure
+	case counts[connectivity.Connecting] > 0:
+		return connectivity.Connecting
+	case counts[connectivity.TransientFailure] == 1 && total > 1:
+		return connectivity.Connecting
+	case counts[connectivity.Idle] > 0:
+		return connectivity.Idle
+	}
+	return connectivity.TransientFailure
+}

@@ -1,0 +1,121 @@
+package balancer
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer/assignment"
+)
+
+// view is the endpoints of one resolver update, in its order.
+type view struct {
+	endpoints []*endpoint
+	byName    map[string]*endpoint
+	// ready and idle hold positions in endpoints. They trail the endpoints' own
+	// states by a moment: the policy's goroutine stores, picks load.
+	ready, idle *bitset
+	// failing and connecting count the endpoints in TRANSIENT_FAILURE and in
+	// CONNECTING, likewise.
+	failing, connecting atomic.Int32
+}
+
+// published is what picks read: one immutable value behind one pointer. The
+// policy's goroutine makes a new one when the assignment, the endpoint list or
+// the config changes, never when an endpoint's state does.
+type published struct {
+	// fail, if set, is the answer to every pick.
+	fail error
+
+	target string // the channel's, for errors
+	counts *counters
+	config *Config
+	// oldHeaders are the key headers of earlier configs, for calls that put their
+	// key on the wire while one was in force.
+	oldHeaders []string
+	phase      assignment.Phase
+	err        error                  // why there is no assignment, in phase Failed
+	slices     *assignment.Assignment // in phase Assigned
+	view       *view
+	// owners maps positions in the assignment's endpoint list to live endpoints;
+	// nil where the resolver does not know the name (A119: dropped).
+	owners []*endpoint
+	// whole says that no entry of owners is nil.
+	whole bool
+}
+
+// resolveOwners fills the small table between the assignment and the view. It
+// is the only work a resolver update costs the assignment: the key index stays.
+func (p *published) resolveOwners() {
+	p.whole = true
+	if p.slices == nil {
+		return
+	}
+	p.owners = make([]*endpoint, len(p.slices.Endpoints))
+	for i, name := range p.slices.Endpoints {
+		p.owners[i] = p.view.byName[name]
+		p.whole = p.whole && p.owners[i] != nil
+	}
+}
+
+// namedEndpoint is one usable endpoint of a resolver update.
+type namedEndpoint struct {
+	name   string
+	target resolver.Endpoint
+}
+
+// usableEndpoints returns the endpoints of s, copied and in order: those without
+// addresses are skipped, of several with one name the first one stays.
+func usableEndpoints(s resolver.State) []namedEndpoint {
+	names := endpointNames(s)
+	if a := attachedFrom(s); a != nil {
+		a.restore(names, s.Endpoints)
+	}
+	seen := make(map[string]bool, len(s.Endpoints))
+	usable := make([]namedEndpoint, 0, len(s.Endpoints))
+	for i, e := range s.Endpoints {
+		if len(e.Addresses) == 0 || seen[names[i]] {
+			continue
+		}
+		seen[names[i]] = true
+		e.Addresses = slices.Clone(e.Addresses)
+		usable = append(usable, namedEndpoint{names[i], e})
+	}
+	return usable
+}
+
+// newView makes a view over eps and gives each its index. Called by the
+// policy's goroutine with endpoints whose counted state is current.
+func newView(eps []*endpoint) *view {
+	v := &view{
+		endpoints: eps,
+		byName:    make(map[string]*endpoint, len(eps)),
+		ready:     newBitset(len(eps)),
+		idle:      newBitset(len(eps)),
+	}
+	for i, ep := range eps {
+		ep.index = i
+		v.byName[ep.name] = ep
+		v.mark(ep)
+		v.count(ep.counted, 1)
+	}
+	return v
+}
+
+// count adds n to the endpoints in a state.
+func (v *view) count(state connectivity.State, n int32) {
+	switch state {
+	case connectivity.TransientFailure:
+		v.failing.Add(n)
+	case connectivity.Connecting:
+		v.connecting.Add(n)
+	}
+}
+
+// mark stores ep's counted state in the sets.
+func (v *view) mark(ep *endpoint) {
+	v.ready.set(ep.index, ep.counted == connectivity.Ready)
+	v.idle.set(ep.index, ep.counted == connectivity.Idle)
+}

@@ -1,0 +1,156 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer/assignment"
+)
+
+// route is what one policy needs beyond its own life: the assignment, the
+// counts, and the last config.
+type route struct {
+	router            *Router
+	watcher           *assignment.Watcher
+	counts            *counters
+	moves             *moves // nil unless somebody listens
+	keepLastEndpoints bool
+
+	// policy is the one in use: stored by claim and release, loaded by the
+	// watcher's goroutines.
+	policy atomic.Pointer[policy]
+
+	// The rest is stored by the policy's goroutine and loaded by whoever asks.
+
+	config atomic.Pointer[Config]
+	// tally is held while current loses endpoints and their picks move to counts,
+	// so that a status counts each pick once.
+	tally         sync.Mutex
+	current       atomic.Pointer[published]
+	state         atomic.Int32 // connectivity.State as last reported
+	resolverError atomic.Pointer[error]
+	configError   atomic.Pointer[error]
+}
+
+func newRoute(r *Router) *route {
+	rt := &route{
+		router:            r,
+		counts:            &counters{},
+		keepLastEndpoints: r.options.KeepLastEndpoints,
+	}
+	if f := r.options.OnReassigned; f != nil {
+		rt.moves = newMoves(f)
+	}
+	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
+	return rt
+}
+
+func (rt *route) log() *slog.Logger { return rt.router.options.Logger }
+
+// errNoProvider is what a policy without a channel factory fails with.
+var errNoProvider = errors.New("the resolver state carries no ClientConnProvider; dial with package sdk, or call balancer.SetClientConnProvider in your resolver")
+
+// configure points the watcher at the sharding service that c names.
+func (rt *route) configure(c *Config, s resolver.State) {
+	provider := ClientConnProviderFromResolverState(s)
+	if provider == nil {
+		provider = func(string) (grpc.ClientConnInterface, func(), error) { return nil, nil, errNoProvider }
+	}
+	rt.watcher.Configure(assignment.Config{
+		ChannelKey:     c.ChannelFactoryKey,
+		Target:         c.target(localityFrom(s)),
+		Revision:       c.Revision,
+		InitialTimeout: c.InitialAssignmentTimeout,
+	}, assignment.Provider(provider))
+}
+
+// assignmentChanged is called from the watcher's goroutines.
+func (rt *route) assignmentChanged() {
+	if p := rt.policy.Load(); p != nil {
+		p.assignmentChanged()
+	}
+	if rt.moves != nil {
+		rt.moves.offer(rt.watcher.State().Assignment)
+	}
+	rt.router.changes.send()
+}
+
+func (rt *route) published(pub *published, gone []*endpoint) {
+	// After picks can see it: calls put their key under the header it names.
+	rt.config.Store(pub.config)
+	rt.replace(pub, gone)
+	rt.router.changes.send()
+}
+
+// replace makes pub current, nil for none, and keeps the counts of the endpoints
+// that are gone.
+func (rt *route) replace(pub *published, gone []*endpoint) {
+	rt.tally.Lock()
+	defer rt.tally.Unlock()
+	rt.current.Store(pub)
+	for _, ep := range gone {
+		rt.counts.ready.Add(ep.picks.Load())
+	}
+}
+
+func (rt *route) reported(s connectivity.State) {
+	rt.state.Store(int32(s))
+	rt.router.changes.send()
+}
+
+// release is called by the policy that holds the route when it closes.
+func (rt *route) release(p *policy, gone []*endpoint) {
+	rt.replace(nil, gone)
+	rt.state.Store(int32(connectivity.Idle))
+	rt.policy.CompareAndSwap(p, nil)
+	r := rt.router
+	r.mu.Lock()
+	_, other := r.others[rt]
+	delete(r.others, rt)
+	r.mu.Unlock()
+	if other {
+		rt.close()
+	}
+}
+
+func (rt *route) close() {
+	rt.watcher.Close()
+	if rt.moves != nil {
+		rt.moves.close()
+	}
+}
+
+func (rt *route) readiness() Readiness {
+	var ready Readiness
+	switch s := rt.watcher.State(); s.Phase {
+	case assignment.Assigned:
+		ready.Assigned = true
+	case assignment.Failed:
+		c := rt.config.Load()
+		ready.Fallback = c != nil && c.EnableFallback
+	}
+	ready.Connected = connectivity.State(rt.state.Load()) == connectivity.Ready
+	return ready
+}
+
+// missing says what stands in the way of routing.
+func (rt *route) missing() string {
+	switch s := rt.watcher.State(); {
+	case s.Err != nil:
+		return s.Err.Error()
+	case s.Phase == assignment.Unconfigured:
+		if err := rt.resolverError.Load(); err != nil {
+			return (*err).Error()
+		}
+		return "the name resolver has given no endpoints and LB config yet"
+	}
+	s := rt.watcher.Status()
+	return fmt.Sprintf("no assignment yet from the sharding service (channel key %q, sharding target %q)", s.ChannelKey, s.Target)
+}

@@ -1,0 +1,237 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/slicewire/slicewire/balancer/assignment"
+)
+
+// ErrClosed is returned by calls on a closed Router.
+var ErrClosed = errors.New("slicewire: the router is closed")
+
+// RouterOptions are the settings of a Router. The zero value is ready to use.
+type RouterOptions struct {
+	// Logger receives what operators should know. Nil discards it.
+	Logger *slog.Logger
+	// Assignment are the settings of the sharding service's client; its Logger
+	// is replaced by Logger.
+	Assignment assignment.Options
+	// KeepLastEndpoints keeps the last endpoints in use when the name resolver
+	// gives an empty list. Off, RPCs fail until it gives some (A119).
+	KeepLastEndpoints bool
+	// OnReassigned, if set, is told which key ranges changed hands, from one
+	// goroutine, in order; assignments that come while it runs are folded into
+	// one event.
+	OnReassigned func(Reassignment)
+}
+
+// Router is the routing state behind one gRPC channel. It outlives the LB
+// policy, which grpc-go closes when the channel goes idle: assignment, client
+// UUID and counts go on. Hand it to the policy with [SetRouter]; use one Router
+// for one channel. Its methods may be called concurrently.
+type Router struct {
+	options RouterOptions
+
+	mu     sync.Mutex // guards the fields below
+	main   *route
+	others map[*route]struct{} // of policies beside the first, as under xDS priorities
+	closed bool
+
+	changes broadcast
+	// unresolved is why there is no LB config yet, nil if it is on its way. The
+	// name resolver's goroutines store, calls load.
+	unresolved atomic.Pointer[error]
+}
+
+// NewRouter makes a Router. It dials nothing; Close it when its channel is
+// closed.
+func NewRouter(o RouterOptions) *Router {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Assignment.Logger = o.Logger
+	r := &Router{options: o, others: make(map[*route]struct{})}
+	r.main = newRoute(r)
+	return r
+}
+
+// claim gives p a route: the Router's own, or, where another policy of the same
+// channel holds that, one that ends with p.
+func (r *Router) claim(p *policy) *route {
+	if r.main.policy.CompareAndSwap(nil, p) {
+		return r.main
+	}
+	other := newRoute(r)
+	other.policy.Store(p)
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.others[other] = struct{}{}
+	}
+	r.mu.Unlock()
+	if closed {
+		other.close()
+	}
+	return other
+}
+
+// routes returns all routes, the Router's own first.
+func (r *Router) routes() []*route {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []*route{r.main}
+	for o := range r.others {
+		all = append(all, o)
+	}
+	return all
+}
+
+// Close stops the sharding service's client and releases its channel, and
+// waits until nothing runs any more. It may be called more than once. Close the
+// gRPC channel first: what it still does is not waited for.
+func (r *Router) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	for _, rt := range r.routes() {
+		rt.close()
+	}
+	r.changes.send()
+}
+
+// KeyHeader returns the header that carries the key, or "" before the first
+// config.
+func (r *Router) KeyHeader() string {
+	if c := r.main.config.Load(); c != nil {
+		return c.KeyHeader
+	}
+	return ""
+}
+
+// Readiness says how far a client is.
+type Readiness struct {
+	Assigned  bool // an assignment is in force
+	Connected bool // at least one endpoint is READY
+	Fallback  bool // there is no assignment, and RPCs go to any endpoint
+}
+
+// String names the best of the three.
+func (r Readiness) String() string {
+	switch {
+	case r.Fallback:
+		return "in fallback"
+	case r.Assigned && r.Connected:
+		return "assigned and connected"
+	case r.Assigned:
+		return "assigned"
+	case r.Connected:
+		return "connected, not assigned"
+	}
+	return "not ready"
+}
+
+// Readiness returns the present state of the channel's main route.
+func (r *Router) Readiness() Readiness { return r.main.readiness() }
+
+// WaitReady waits until RPCs can be routed: by an assignment, or by fallback
+// because there is none. It returns at once when that is so already. The error
+// wraps ctx's, or is ErrClosed, and says what is missing.
+func (r *Router) WaitReady(ctx context.Context) (Readiness, error) {
+	var ready Readiness
+	err := r.waitFor(ctx, "not ready", func() bool {
+		ready = r.Readiness()
+		return ready.Assigned || ready.Fallback
+	})
+	return ready, err
+}
+
+// WaitConfig waits for the first LB config; its errors are those of WaitReady.
+// If failFast is set an error of the name resolver ends the wait as well.
+func (r *Router) WaitConfig(ctx context.Context, failFast bool) (*Config, error) {
+	var failed error
+	err := r.waitFor(ctx, "no LB config", func() bool {
+		if r.main.config.Load() != nil {
+			failed = nil
+			return true
+		}
+		if e := r.unresolved.Load(); e != nil && failFast {
+			failed = *e
+		}
+		return failed != nil
+	})
+	if err == nil {
+		err = failed
+	}
+	return r.main.config.Load(), err
+}
+
+// ResolverAnswered notes that the name resolver of a channel that has no LB
+// policy yet has given what one needs.
+func (r *Router) ResolverAnswered() { r.unresolved.Store(nil) }
+
+// ResolverFailed notes an error of the name resolver of a channel that has no
+// LB policy yet. Later gRPC tells the policy.
+func (r *Router) ResolverFailed(err error) {
+	r.unresolved.Store(&err)
+	r.main.counts.resolverErrors.Add(1)
+	r.main.resolverError.Store(&err)
+	r.options.Logger.Warn("the name resolver failed", slog.Any("error", err))
+	r.changes.send()
+}
+
+// ConfigRejected notes that a service config was refused and changed nothing.
+func (r *Router) ConfigRejected(err error) {
+	r.main.counts.configErrors.Add(1)
+	r.main.configError.Store(&err)
+	r.options.Logger.Warn("a service config was refused; what was in force stays", slog.Any("error", err))
+}
+
+func (r *Router) waitFor(ctx context.Context, lack string, met func() bool) error {
+	for {
+		changed := r.changes.wait()
+		r.mu.Lock()
+		closed := r.closed
+		r.mu.Unlock()
+		if closed {
+			return ErrClosed
+		}
+		if met() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("slicewire: %s: %s: %w", lack, r.main.missing(), ctx.Err())
+		}
+	}
+}
+
+// broadcast wakes everybody who waits.
+type broadcast struct {
+	mu sync.Mutex // guards ch
+	ch chan struct{}
+}
+
+// wait returns a channel that is closed by the next send.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) send() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}
