@@ -1,0 +1,243 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer"
+	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/interceptors"
+	"github.com/slicewire/slicewire/internal/callinfo"
+)
+
+// Option changes what Dial makes. Options are values: one may be used for
+// several clients, and Dial keeps nothing that the caller may change later.
+type Option func(*settings)
+
+// settings is what the options of one Dial add up to.
+type settings struct {
+	credentials   credentials.TransportCredentials
+	dialOptions   []grpc.DialOption
+	serviceConfig string
+	resolvers     []resolver.Builder
+
+	sharding *Sharding
+	services map[string]shardingService
+	provider balancer.ClientConnProvider
+	key      []interceptors.KeyOption
+
+	router       balancer.RouterOptions
+	drainTimeout time.Duration
+}
+
+// shardingService is a channel that code declared.
+type shardingService struct {
+	target      string
+	dialOptions []grpc.DialOption
+}
+
+// DefaultDrainTimeout is how long Close waits for RPCs in flight unless
+// WithDrainTimeout says otherwise.
+const DefaultDrainTimeout = 10 * time.Second
+
+func newSettings(opts []Option) *settings {
+	s := &settings{
+		services:     make(map[string]shardingService),
+		drainTimeout: DefaultDrainTimeout,
+	}
+	for _, o := range opts {
+		if o != nil {
+			o(s)
+		}
+	}
+	return s
+}
+
+// Sharding says how RPCs are routed by key (gRFC A119, load balancing
+// configuration). A service config from the name resolver that names
+// "autosharding_experimental" or "slicewire" takes its place; it can only use
+// channel keys that code declares.
+type Sharding struct {
+	// ServiceKey names the channel to the sharding service: a key declared by
+	// WithShardingService, or one that the provider of WithClientConnProvider
+	// knows. Required.
+	ServiceKey string
+	// Target is what the sharding service is asked to shard. The first "%s" in it
+	// is replaced by the locality, if the resolver gives one. Required.
+	Target string
+	// KeyHeader is the request header that carries the key, upper and lower case
+	// being the same. Keys that are not printable ASCII need a name that ends in
+	// "-bin". Required.
+	KeyHeader string
+	// Fallback lets an RPC go to any endpoint when nobody serves its slice, or
+	// when there is no assignment after InitialTimeout. Off, such RPCs fail with
+	// UNAVAILABLE.
+	Fallback bool
+	// InitialTimeout bounds the wait for the first assignment. Zero means 60 s.
+	InitialTimeout time.Duration
+	// Revision is the draft of A119 to follow; zero means 2026-08.
+	Revision assignment.Revision
+}
+
+// config is the LB policy's form of s.
+func (s *Sharding) config() *balancer.Config {
+	return &balancer.Config{
+		ChannelFactoryKey:        s.ServiceKey,
+		SlicingTarget:            s.Target,
+		KeyHeader:                s.KeyHeader,
+		EnableFallback:           s.Fallback,
+		InitialAssignmentTimeout: s.InitialTimeout,
+		Revision:                 s.Revision,
+	}
+}
+
+// validate reports every fault of s, which may be nil.
+func (s *Sharding) validate() error {
+	if s == nil {
+		return nil
+	}
+	var problems []error
+	fault := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("WithSharding: "+format, args...))
+	}
+	if s.ServiceKey == "" {
+		fault("ServiceKey is empty; it names the channel to the sharding service that WithShardingService declares")
+	}
+	if s.Target == "" {
+		fault("Target is empty; it is what the sharding service is asked to shard")
+	}
+	if _, err := callinfo.ParseHeader(s.KeyHeader); err != nil {
+		fault("KeyHeader: %w", err)
+	}
+	if s.InitialTimeout < 0 {
+		fault("InitialTimeout is %v; it must be above 0, or 0 for 60 s", s.InitialTimeout)
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	if _, err := balancer.ParseConfig(s.config().JSON()); err != nil {
+		fault("%w", err)
+	}
+	return errors.Join(problems...)
+}
+
+// WithSharding routes RPCs by key.
+func WithSharding(sh Sharding) Option {
+	return func(s *settings) { s.sharding = &sh }
+}
+
+// WithShardingService declares the channel key, and how to reach the sharding
+// service behind it. opts are those of its own channel, credentials included;
+// none are inherited. A service config can name declared keys and no others.
+func WithShardingService(key, target string, opts ...grpc.DialOption) Option {
+	opts = append([]grpc.DialOption(nil), opts...)
+	return func(s *settings) { s.services[key] = shardingService{target, opts} }
+}
+
+// WithClientConnProvider sets what makes channels to sharding services whose
+// keys WithShardingService does not declare (gRFC A119, channel factory).
+func WithClientConnProvider(p balancer.ClientConnProvider) Option {
+	return func(s *settings) { s.provider = p }
+}
+
+// WithTransportCredentials sets how connections to endpoints are secured. Leaving
+// it out is an error; plaintext has to be asked for with
+// insecure.NewCredentials().
+func WithTransportCredentials(c credentials.TransportCredentials) Option {
+	return func(s *settings) { s.credentials = c }
+}
+
+// WithDialOptions passes options to grpc.NewClient, interceptors and stats
+// handlers among them. Resolvers and default service configs do not go here: use
+// WithResolvers and WithServiceConfig, so that the client can join its own parts
+// to them.
+func WithDialOptions(opts ...grpc.DialOption) Option {
+	opts = append([]grpc.DialOption(nil), opts...)
+	return func(s *settings) { s.dialOptions = append(s.dialOptions, opts...) }
+}
+
+// WithServiceConfig sets a service config, as JSON, for when the name resolver
+// gives none: retries and timeouts by method ("methodConfig"). A
+// "loadBalancingConfig" in it is treated as one from the resolver.
+func WithServiceConfig(js string) Option {
+	return func(s *settings) { s.serviceConfig = js }
+}
+
+// WithResolvers adds name resolvers for this client, before those registered
+// with gRPC.
+func WithResolvers(rs ...resolver.Builder) Option {
+	rs = append([]resolver.Builder(nil), rs...)
+	return func(s *settings) { s.resolvers = append(s.resolvers, rs...) }
+}
+
+// WithKey says where a call's key comes from when its context has none, and
+// whether a call may have none. By default a key is required and comes from
+// interceptors.WithKey or the key header.
+func WithKey(opts ...interceptors.KeyOption) Option {
+	opts = append([]interceptors.KeyOption(nil), opts...)
+	return func(s *settings) { s.key = opts }
+}
+
+// WithLogger sets where the client logs. By default it does not. Records hold no
+// keys.
+func WithLogger(l *slog.Logger) Option {
+	return func(s *settings) { s.router.Logger = l }
+}
+
+// WithKeepLastEndpoints keeps the last endpoints in use when the name resolver
+// gives an empty list. By default RPCs fail until it gives some (gRFC A119).
+func WithKeepLastEndpoints() Option {
+	return func(s *settings) { s.router.KeepLastEndpoints = true }
+}
+
+// WithReassignedFunc sets a function that is told which key ranges changed
+// hands. It runs on a goroutine of its own and must return before Close can.
+func WithReassignedFunc(f func(balancer.Reassignment)) Option {
+	return func(s *settings) { s.router.OnReassigned = f }
+}
+
+// ShardingStream is how the client keeps in touch with the sharding service.
+// Zero values mean the defaults.
+type ShardingStream struct {
+	// Backoff is used while streams end without a good assignment. Default: 1 s,
+	// growing by 1.6 to 120 s, with jitter 0.2 (gRPC connection backoff).
+	Backoff backoff.Config
+	// MinGap is the least time between the starts of two streams. Default 1 s.
+	MinGap time.Duration
+	// RefreshInterval replaces a stream that has been silent for so long, give or
+	// take 10%, for services behind proxies that keep dead streams open. Default:
+	// never.
+	RefreshInterval time.Duration
+	// MaxAssignmentBytes bounds what is buffered for one assignment. Default 256
+	// MiB.
+	MaxAssignmentBytes int
+	// MaxMessageBytes bounds one message. Default 16 MiB.
+	MaxMessageBytes int
+}
+
+// WithShardingStream changes how the client keeps in touch with the sharding
+// service.
+func WithShardingStream(st ShardingStream) Option {
+	return func(s *settings) {
+		s.router.Assignment = assignment.Options{
+			Backoff:            st.Backoff,
+			MinStreamGap:       st.MinGap,
+			RefreshInterval:    st.RefreshInterval,
+			MaxAssignmentBytes: st.MaxAssignmentBytes,
+			MaxMessageBytes:    st.MaxMessageBytes,
+		}
+	}
+}
+
+// WithDrainTimeout bounds how long Close waits for RPCs in flight. Zero does not
+// wait.
+func WithDrainTimeout(d time.Duration) Option {
+	return func(s *settings) { s.drainTimeout = d }
+}
