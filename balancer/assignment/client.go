@@ -177,9 +177,9 @@ func (c *client) converse(ctx context.Context, cancel context.CancelCauseFunc, w
 			// chunks too (A-34, field case AP-11).
 			continue
 		}
-		d := c.decide(generation)
-		if ctx.Err() != nil {
-			return ctx.Err() // a build may take long; a closed client says nothing
+		d, err := c.decide(ctx, generation)
+		if err != nil {
+			return err
 		}
 		// In force before the ack says so.
 		c.sink.received(c, d)
@@ -196,15 +196,21 @@ func (c *client) converse(ctx context.Context, cancel context.CancelCauseFunc, w
 	}
 }
 
-func (c *client) decide(generation int64) decision {
+// decide is the answer to a metadata. Its only error is ctx's: a build may have
+// to wait, and takes a while, and a closed client says nothing.
+func (c *client) decide(ctx context.Context, generation int64) (decision, error) {
 	c.machine.revision = Revision(c.revision.Load())
 	d := c.machine.metadata(generation)
 	if !d.build {
 		c.assembly.reset()
-		return d
+		return d, nil
+	}
+	if err := buildGate.enter(ctx); err != nil {
+		return decision{}, err
 	}
 	a, message := c.assembly.build(generation, c.machine.revision)
-	return c.machine.built(generation, a, message)
+	buildGate.leave()
+	return c.machine.built(generation, a, message), ctx.Err()
 }
 
 // send sends one message. The stream's context bounds it, and a timer that
