@@ -22,9 +22,13 @@ type Status struct {
 	// UnknownOwners counts the endpoints of the assignment that the name resolver
 	// does not know.
 	UnknownOwners int
-	Assignment    assignment.Status
-	Readiness     Readiness
-	Picks         PickCounts
+	// Generation is that of the assignment that picks use, 0 without one. It
+	// follows Assignment.Generation, what the sharding service's client holds, by a
+	// moment; while the channel is idle there are no picks, and it is 0.
+	Generation int64
+	Assignment assignment.Status
+	Readiness  Readiness
+	Picks      PickCounts
 	// ResolverErrors, EmptyUpdates count what the name resolver got wrong.
 	ResolverErrors, EmptyUpdates uint64
 	// LastResolverError is the newest one, or nil.
@@ -98,6 +102,9 @@ func (rt *route) status() Status {
 		return s
 	}
 	s.Target = pub.target
+	if pub.slices != nil {
+		s.Generation = pub.slices.Generation
+	}
 	for _, owner := range pub.owners {
 		if owner == nil {
 			s.UnknownOwners++

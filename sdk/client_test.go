@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/slicewire/slicewire/sdk/sdktest"
 )
@@ -16,8 +17,18 @@ func TestRoutesByKey(t *testing.T) {
 			t.Errorf("key %q reached %q, want %q", key, got, want)
 		}
 	}
-	if _, err := f.Sharding().Move(testTarget, "zoe", "a"); err != nil {
+	generation, err := f.Sharding().Move(testTarget, "zoe", "a")
+	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move", func() bool { return f.who(t, "zoe") == "a" })
+	// The ack, and Status.Generation, say what picks do: no RPC comes too early.
+	if ack, err := f.Sharding().WaitAck(within(t, 10*time.Second), testTarget, generation); err != nil || !ack.Accepted {
+		t.Fatalf("ack %+v, %v", ack, err)
+	}
+	if got := f.client.Status().Generation; got != generation {
+		t.Errorf("picks use generation %d after the ack of %d", got, generation)
+	}
+	if got := f.who(t, "zoe"); got != "a" {
+		t.Errorf("after the ack of the move the RPC reached %q, want a", got)
+	}
 }

@@ -196,7 +196,7 @@ func (s *story) reaches(ctx context.Context, key, want string) error {
 	return nil
 }
 
-func (s *story) generation() int64 { return s.client.Status().Assignment.Generation }
+func (s *story) generation() int64 { return s.client.Status().Generation }
 
 // await waits until done, or until ctx ends.
 func (s *story) await(ctx context.Context, what string, done func() bool) error {
