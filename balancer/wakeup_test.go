@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	lb "google.golang.org/grpc/balancer"
@@ -127,5 +128,40 @@ func TestChildStatusIsNoDrop(t *testing.T) {
 	_, err := p.Pick(typedKey("x", "k"))
 	if err == nil || isDrop(err) || !strings.Contains(err.Error(), "no such name") {
 		t.Errorf("got %v, a drop: %v; want a plain error with the cause", err, isDrop(err))
+	}
+}
+
+// TestAckWaitsForPicks: case A-18. The watcher, whose ack follows, gets on only
+// once picks use the assignment, or the policy closes.
+func TestAckWaitsForPicks(t *testing.T) {
+	for name, closes := range map[string]bool{"published": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				router := NewRouter(RouterOptions{})
+				defer router.Close()
+				p := &policy{cc: &countingConn{}, view: newView(nil), config: &Config{KeyHeader: "k"}, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
+				p.picker = &picker{policy: p}
+				p.route = router.claim(p)
+				told := make(chan bool, 1)
+				go func() {
+					p.assignmentChanged()
+					told <- p.picker.cur.Load() != nil
+				}()
+				synctest.Wait()
+				if len(told) > 0 {
+					t.Fatal("the watcher gets on while picks do not use the assignment")
+				}
+				if closes {
+					go p.Close()
+					synctest.Wait()
+				}
+				go p.run() // ends with Close
+				synctest.Wait()
+				p.Close()
+				if inForce := <-told; inForce == closes {
+					t.Errorf("in force: %v", inForce)
+				}
+			})
+		})
 	}
 }

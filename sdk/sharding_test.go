@@ -293,3 +293,45 @@ func TestFailingStreamsAreBackedOffFrom_A20(t *testing.T) {
 		t.Errorf("reached %q", got)
 	}
 }
+
+// An ack tells the truth: the first RPC after it goes to the new owner.
+func TestAckMeansInForce_A18(t *testing.T) {
+	inBothRevisions(t, func(t *testing.T, inRevision func(*sdk.Sharding)) {
+		f := startQuick(t, testSharding(inRevision), []string{"a", "b"})
+		for i := range 200 {
+			owner := []string{"a", "b"}[i%2]
+			g := f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", owner)))
+			if i == 0 {
+				f.openStream(t)
+			}
+			if _, err := f.Sharding().WaitAck(within(t, 5*time.Second), testTarget, g); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.who(t, "k"); got != owner {
+				t.Fatalf("after the ack of generation %d the key reached %q, want %q", g, got, owner)
+			}
+		}
+	})
+}
+
+// Settings for load reports change nothing, and no load is reported.
+func TestLoadReportingIsIgnored_A32(t *testing.T) {
+	inBothRevisions(t, func(t *testing.T, inRevision func(*sdk.Sharding)) {
+		f := startQuick(t, testSharding(inRevision), []string{"a", "b"})
+		settings := sdktest.LoadReporting{QuantumFraction: 0.01, ResolutionBytes: 4, Interval: time.Millisecond}
+		f.Sharding().SetLoadReporting(settings)
+		f.assigned(t, sdktest.From("", "a"), sdktest.From("m", "b"))
+		tr := keepCalling(f, outageOwners)
+		tr.more(t, 200)
+		f.Sharding().SetLoadReporting(settings) // again, in mid-stream
+		tr.more(t, 200)
+		f.reaches(t, f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "a"), sdktest.From("m", "b"))))
+		tr.end(t)
+		if got := verdicts(f.acksOf(t, 2)); got != "1 accepted, 2 accepted" {
+			t.Errorf("acks are %q", got)
+		}
+		if loads, v, n := f.Sharding().LoadReports(), f.Sharding().Violations(), f.Sharding().Streams().Opened; len(loads) > 0 || len(v) > 0 || n != 1 {
+			t.Errorf("load reports %v, violations %q, %d streams; want none, none, 1", loads, v, n)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -289,6 +290,85 @@ func TestReadyMeansReady_LL06_A13(t *testing.T) {
 			if ready, err := f.client.WaitReady(within(t, 5*time.Second)); err != nil || !ready.Assigned {
 				t.Errorf("late assignment: %v, %v", ready, err)
 			}
+		})
+	})
+}
+
+// While the timer runs, with or without an older assignment, the client takes
+// what the resolver and the connections say.
+func TestUpdatesWhileTheTimerRuns_A13(t *testing.T) {
+	t.Run("no assignment", func(t *testing.T) {
+		inBothRevisions(t, func(t *testing.T, inRevision func(*sdk.Sharding)) {
+			f := startQuick(t, testSharding(inRevision), []string{"a"})
+			f.openStream(t)
+			answer := make(chan string, 1)
+			go func() {
+				name, err := f.echo.Who(withKey(t, 8*time.Second, "k"), "")
+				answer <- fmt.Sprint(name, err)
+			}()
+			eventually(t, "a queued pick", func() bool { return f.client.Status().Picks.Queued > 0 })
+			if _, err := f.Start("b"); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Resolve("b"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the new list", func() bool {
+				eps := f.client.Status().Endpoints
+				return len(eps) == 1 && eps[0].Name == "b"
+			})
+			if len(answer) > 0 || f.connections() > 0 {
+				t.Errorf("%d answers, %d connections before there is an assignment", len(answer), f.connections())
+			}
+			f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "b")))
+			if got := <-answer; got != "b<nil>" {
+				t.Errorf("the queued RPC: %s, want b", got)
+			}
+		})
+	})
+	t.Run("an older assignment", func(t *testing.T) {
+		inBothRevisions(t, func(t *testing.T, inRevision func(*sdk.Sharding)) {
+			next, err := sdktest.StartSharding()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(next.Close)
+			sh := testSharding(inRevision)
+			f := startQuick(t, sh, []string{"a", "b"}, sdk.WithShardingService("next", next.Addr(), plaintext))
+			f.assigned(t, sdktest.From("", "a"))
+			if got := f.who(t, "k"); got != "a" {
+				t.Fatalf("reached %q", got)
+			}
+			f.Resolver().SetServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{"slicewire": {"channelFactoryKey": "next", "slicingTarget": %q, "sliceKeyHeaderName": %q, "specRevision": %q}}]}`,
+				testTarget, testHeader, sh.Revision))
+			if err := next.WaitStreams(within(t, 5*time.Second), 1); err != nil { // which says nothing
+				t.Fatal(err)
+			}
+			tr := keepCalling(f, map[string]string{"k": "a"})
+			a := f.Backend("a")
+			if err := a.Move(); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Resolve("b", "a"); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.WaitConnections(within(t, 5*time.Second), 2); err != nil {
+				t.Errorf("the new address is not used: %v", err)
+			}
+			tr.more(t, 20)
+			if err := a.GoAway(); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.WaitConnections(within(t, 5*time.Second), 3); err != nil {
+				t.Errorf("the lost connection is not made again: %v", err)
+			}
+			tr.more(t, 20)
+			tr.end(t)
+			if s := f.client.Status().Assignment; s.ChannelKey != "next" || s.Generation != 1 || s.Phase.String() != "assigned" {
+				t.Errorf("status %+v, want the older assignment", s)
+			}
+			next.Assign(testTarget, sdktest.Ranges(sdktest.From("", "b")))
+			eventually(t, "the new service's owner", func() bool { return f.who(t, "k") == "b" })
 		})
 	})
 }

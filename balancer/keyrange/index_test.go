@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/slicewire/slicewire/balancer/keyrange"
@@ -221,4 +222,24 @@ func heap() int {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
+}
+
+// TestFindConcurrently is for the race detector: an index is only read.
+func TestFindConcurrently(t *testing.T) {
+	starts := []string{"", "a", "b", strings.Repeat("b", 40), "c"}
+	_, x := index(t, starts)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				for i, start := range starts {
+					if x.Find(start) != i || x.FindBytes([]byte(start)) != i || string(x.Start(i)) != start {
+						t.Errorf("slice %d is not where it was", i)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
