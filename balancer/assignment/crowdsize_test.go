@@ -1,0 +1,5 @@
+//go:build !race
+
+package assignment
+
+const crowdSize = 10_000
