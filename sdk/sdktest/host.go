@@ -26,6 +26,7 @@ type host struct {
 	op       sync.Mutex
 	closed   bool
 	down     bool
+	release  func() // of the port, while nothing listens on it; may be nil
 	draining []*grpc.Server
 	running  sync.WaitGroup // accept loops, Serve, GracefulStop: waited for by stop
 
@@ -57,6 +58,7 @@ func (h *host) address() string {
 // listen opens one more port and starts its accept loop, which ends when stop
 // closes the listener.
 func (h *host) listen(address string) error {
+	h.letGo()
 	l, err := listenAgain(address)
 	if err != nil {
 		return err
@@ -172,6 +174,14 @@ func (h *host) kill() {
 	defer h.op.Unlock()
 	if !h.closed && !h.down {
 		h.stop()
+		h.release = reserve(h.address())
+	}
+}
+
+func (h *host) letGo() {
+	if h.release != nil {
+		h.release()
+		h.release = nil
 	}
 }
 
@@ -266,6 +276,7 @@ func (h *host) close() {
 	if !h.down {
 		h.stop()
 	}
+	h.letGo()
 }
 
 // inbox is the listener of one gRPC server: connections come from the host.

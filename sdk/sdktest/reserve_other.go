@@ -1,0 +1,5 @@
+//go:build !unix
+
+package sdktest
+
+func reserve(string) (release func()) { return func() {} }
