@@ -66,16 +66,10 @@ func (f *fieldKey) Key(_ context.Context, _ string, req any) (string, bool, erro
 	if req == nil {
 		return "", false, &noRequestError{path: f.path}
 	}
-	var m proto.Message
-	switch req := req.(type) {
-	case proto.Message:
-		m = req
-	case protoadapt.MessageV1:
-		m = protoadapt.MessageV2Of(req)
-	default:
+	msg := reflection(req)
+	if msg == nil {
 		return "", false, fmt.Errorf("field path %q needs a protobuf request; this one is a %T: use FuncKey for it", f.path, req)
 	}
-	msg := m.ProtoReflect()
 	plan := f.plan(msg.Descriptor())
 	if plan.err != nil {
 		return "", false, plan.err
@@ -88,6 +82,36 @@ func (f *fieldKey) Key(_ context.Context, _ string, req any) (string, bool, erro
 		msg = msg.Get(fd).Message()
 	}
 	return fieldValue(msg, plan.fields[last])
+}
+
+// why says which field gives no key, and never what another one holds.
+func (f *fieldKey) why(_ string, req any) string {
+	msg := reflection(req)
+	if msg == nil {
+		return ""
+	}
+	for i, fd := range f.plan(msg.Descriptor()).fields {
+		path := strings.Join(f.names[:i+1], ".")
+		switch {
+		case fd.HasPresence() && !msg.Has(fd):
+			return fmt.Sprintf("the request's field %q is not set", path)
+		case i == len(f.names)-1:
+			return fmt.Sprintf("the request's field %q is empty", path)
+		}
+		msg = msg.Get(fd).Message()
+	}
+	return ""
+}
+
+// reflection is req as a message of protobuf's present API, nil if it is none.
+func reflection(req any) protoreflect.Message {
+	switch req := req.(type) {
+	case proto.Message:
+		return req.ProtoReflect()
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(req).ProtoReflect()
+	}
+	return nil
 }
 
 func (f *fieldKey) plan(md protoreflect.MessageDescriptor) *fieldPlan {

@@ -187,7 +187,7 @@ func (k *Key) find(ctx context.Context, fullMethod string, req any) (key string,
 	if _, ok := k.optionalFor.find(fullMethod); ok {
 		return "", false, nil
 	}
-	return "", false, k.missing(fullMethod, noRequest)
+	return "", false, k.missing(fullMethod, req, noRequest)
 }
 
 // write sets the header to key alone, or removes it. present says that the

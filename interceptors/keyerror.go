@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,12 +41,29 @@ func (e *noRequestError) Error() string {
 	return fmt.Sprintf("a stream has no request when it opens, so the field %q cannot give its key; use interceptors.WithKey(ctx, key)", e.path)
 }
 
-func (k *Key) missing(fullMethod string, noRequest *noRequestError) error {
+// explainer is a source that can say why it has no key for a unary call. It is
+// asked only when no source has one.
+type explainer interface {
+	why(fullMethod string, req any) string
+}
+
+func (k *Key) missing(fullMethod string, req any, noRequest *noRequestError) error {
 	text := fmt.Sprintf("the call to %s has no sharding key and header %q needs one: ", fullMethod, k.header)
-	if noRequest != nil {
+	var reasons []string
+	for _, source := range k.sources {
+		if e, ok := source.(explainer); ok {
+			if reason := e.why(fullMethod, req); reason != "" {
+				reasons = append(reasons, reason)
+			}
+		}
+	}
+	switch {
+	case noRequest != nil:
 		text += noRequest.Error()
-	} else {
-		text += "use interceptors.WithKey(ctx, key) or give interceptors.NewKey a source with KeyFrom"
+	case len(reasons) > 0:
+		text += strings.Join(reasons, ", ") + "; set it, or use interceptors.WithKey(ctx, key)"
+	default:
+		text += "use interceptors.WithKey(ctx, key), or say where keys are with interceptors.KeyFrom, in sdk.WithKeyOptions or without package sdk in interceptors.NewKey"
 	}
 	return &keyError{text: text, cause: ErrMissingKey}
 }

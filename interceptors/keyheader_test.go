@@ -58,6 +58,9 @@ func TestIM04PlainHeaderTakesPrintableASCII(t *testing.T) {
 	}
 	_, err := c.UnaryCall(metadata.AppendToOutgoingContext(testContext(t), header, "secret\n"), &pb.SimpleRequest{})
 	assertRefused(t, err, "secret")
+	if !strings.Contains(err.Error(), "byte 7 of its 7") { // counted from 1
+		t.Errorf("error %q does not say where", err)
+	}
 	for _, md := range s.seen() {
 		if got := md[header]; len(got) != 1 || !strings.HasPrefix(got[0], "secret-") || !strings.HasSuffix(got[0], "-suffix") {
 			t.Errorf("server saw %q", got)
@@ -95,7 +98,7 @@ func TestIM04SpacesOnTheWire(t *testing.T) {
 }
 
 func TestIM04NamesRefusedByNewKey(t *testing.T) {
-	for _, name := range []string{"", "grpc-key", "GRPC-Key-bin", "content-type", "TE", "user-agent", "host", ":path", "a b", "k\x00", "schlüssel", "\u212aey", "x-retry-attempt"} {
+	for _, name := range []string{"", "grpc-key", "GRPC-Key-bin", "content-type", "TE", "user-agent", "host", ":path", "a b", "k\x00", "schlüssel", "\u212aey", "x-retry-attempt", "-bin", "Authorization", "cookie"} {
 		k, err := interceptors.NewKey(name)
 		if err == nil {
 			t.Errorf("NewKey(%q) made a key for %q", name, k.Header())

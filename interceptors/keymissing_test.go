@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
@@ -53,6 +54,35 @@ func TestA05MissingKeyFailsAtOnce(t *testing.T) {
 	}
 	if n := len(s.seen()); n != 0 {
 		t.Errorf("%d calls without key reached the server", n)
+	}
+}
+
+// Row A-05: the error says which field has no key, or where to say so.
+func TestA05MissingKeyErrorSaysWhy(t *testing.T) {
+	body := interceptors.FieldKey("payload.body")
+	none := interceptors.FuncKey(func(context.Context, string, any) (string, bool, error) { return "", false, nil })
+	for _, tt := range []struct {
+		name    string
+		sources []interceptors.KeySource
+		req     any
+		says    string
+	}{
+		{"no source", nil, &pb.SimpleRequest{}, "interceptors.KeyFrom, in sdk.WithKeyOptions"},
+		{"a function", []interceptors.KeySource{none}, &pb.SimpleRequest{}, "interceptors.KeyFrom, in sdk.WithKeyOptions"},
+		{"empty field", []interceptors.KeySource{body}, &pb.SimpleRequest{Payload: &pb.Payload{}}, `the request's field "payload.body" is empty; set it`},
+		{"message on the way unset", []interceptors.KeySource{body}, &pb.SimpleRequest{}, `the request's field "payload" is not set; set it`},
+		{"optional field unset", []interceptors.KeySource{interceptors.FieldKey("string_value")}, structpb.NewNumberValue(1), `the request's field "string_value" is not set`},
+		{"by method", []interceptors.KeySource{interceptors.MethodKeys(map[string]interceptors.KeySource{"*": body})}, &pb.SimpleRequest{}, `the request's field "payload" is not set`},
+		{"no such method", []interceptors.KeySource{interceptors.MethodKeys(map[string]interceptors.KeySource{"/other.Service/*": body})}, &pb.SimpleRequest{}, "sdk.WithKeyOptions"},
+		{"two sources", []interceptors.KeySource{none, body, interceptors.FieldKey("response_status.message")}, &pb.SimpleRequest{}, `the request's field "payload" is not set, the request's field "response_status" is not set; set`},
+		{"stream", []interceptors.KeySource{body}, nil, `the field "payload.body" cannot give its key`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := newKey(t, header, interceptors.KeyFrom(tt.sources...)).Outgoing(context.Background(), unaryMethod, tt.req)
+			if !errors.Is(err, interceptors.ErrMissingKey) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "interceptors.WithKey(ctx, key)") {
+				t.Errorf("error %v, want ErrMissingKey that says %q", err, tt.says)
+			}
+		})
 	}
 }
 

@@ -3,14 +3,14 @@ package interceptors
 import "fmt"
 
 // checkValue says why key cannot travel in the header, or nil. It names
-// positions, never what stands there.
+// positions, counted from 1, never what stands there.
 func (k *Key) checkValue(fullMethod, key string) error {
 	if k.binary || key == "" {
 		return nil
 	}
 	for i := 0; i < len(key); i++ {
 		if c := key[i]; c < 0x20 || c > 0x7e {
-			return k.badValue(fullMethod, fmt.Sprintf("byte %d of its %d is not printable ASCII", i, len(key)))
+			return k.badValue(fullMethod, fmt.Sprintf("byte %d of its %d is not printable ASCII", i+1, len(key)))
 		}
 	}
 	// gRPC over HTTP/2, custom metadata: white space at the ends of an ASCII value

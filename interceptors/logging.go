@@ -54,6 +54,10 @@ func LogErrorText() LogOption {
 // message. Placed outside [Retry] it logs each call once, inside each attempt.
 // A nil logger logs nothing.
 //
+// A call that is refused for its key, for want of one mostly, is only logged by a
+// Logging outside [Key.Pair]. Package sdk gives calls their keys further out than
+// any interceptor of its channel: there the caller sees the refusal, no log does.
+//
 // Fields that the application adds with that package's InjectFields are logged
 // as they are.
 func Logging(logger *slog.Logger, opts ...LogOption) Pair {

@@ -56,6 +56,11 @@ func RetryAttemptTimeout(d time.Duration) RetryOption {
 // the header "x-retry-attempt". Options of that package given to one call, such
 // as retry.Disable(), work.
 //
+// Put [Key.Pair] before it; package sdk does so by itself. A call without a key
+// then fails at once with INVALID_ARGUMENT. With no Key on the channel it is the
+// LB policy that refuses the call, with UNAVAILABLE as all it does, and Retry would
+// try again what cannot succeed.
+//
 // Streams with one request are tried again until their first message arrives:
 // afterwards the application has seen part of the answer and a second attempt
 // would show it twice. Streams of many requests are never tried again.

@@ -21,7 +21,8 @@ type KeySource interface {
 
 // FuncKey makes a source of a function: for keys that are hashed, composed of
 // several fields, or kept in the context by the application. A status error it
-// returns reaches the caller as it is, any other as INVALID_ARGUMENT.
+// returns reaches the caller as it is (package sdk puts the target before its
+// text), any other as INVALID_ARGUMENT.
 func FuncKey(f func(ctx context.Context, fullMethod string, req any) (key string, ok bool, err error)) KeySource {
 	return funcKey(f)
 }
@@ -72,6 +73,14 @@ func (m *methodKeys) Key(ctx context.Context, fullMethod string, req any) (strin
 		return "", false, nil
 	}
 	return source.Key(ctx, fullMethod, req)
+}
+
+func (m *methodKeys) why(fullMethod string, req any) string {
+	source, _ := m.table.find(fullMethod)
+	if e, ok := source.(explainer); ok {
+		return e.why(fullMethod, req)
+	}
+	return ""
 }
 
 func (m *methodKeys) check() error { return m.err }

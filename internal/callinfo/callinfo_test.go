@@ -23,21 +23,27 @@ func TestIM04ParseHeader(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{
-		"":                  "empty",
-		"grpc-shard":        "reserved",
-		"Grpc-Shard-Bin":    "reserved",
-		"content-type":      "reserved",
-		"User-Agent":        "reserved",
-		"te":                "reserved",
-		"Host":              "reserved",
-		"connection":        "reserved",
-		"transfer-encoding": "reserved",
-		":authority":        "byte 0",
-		"shard key":         "byte 5",
-		"shard\n":           "byte 5",
-		"shard\x7f":         "byte 5",
-		"\u212aey":          "byte 0", // the Kelvin sign, whose lower case is k
-		"schlüssel":         "byte 4",
+		"":                    "empty",
+		"grpc-shard":          "reserved",
+		"Grpc-Shard-Bin":      "reserved",
+		"content-type":        "reserved",
+		"User-Agent":          "reserved",
+		"te":                  "reserved",
+		"Host":                "reserved",
+		"Authorization":       "carries credentials",
+		"proxy-authorization": "carries credentials",
+		"cookie":              "carries credentials",
+		"Set-Cookie":          "carries credentials",
+		"-bin":                "nothing before",
+		"-BIN":                "nothing before",
+		"connection":          "reserved",
+		"transfer-encoding":   "reserved",
+		":authority":          "byte 1 of its 10",
+		"shard key":           "byte 6",
+		"shard\n":             "byte 6",
+		"shard\x7f":           "byte 6",
+		"\u212aey":            "byte 1", // the Kelvin sign, whose lower case is k
+		"schlüssel":           "byte 5",
 	} {
 		if got, err := callinfo.ParseHeader(name); err == nil || !strings.Contains(err.Error(), says) || got != "" {
 			t.Errorf("ParseHeader(%q) = %q, %v; want an error that says %q", name, got, err, says)

@@ -17,7 +17,7 @@ func ParseHeader(name string) (string, error) {
 		// The name as given is checked, not its lower case: strings.ToLower turns
 		// the Kelvin sign into a plain k, which would route by a header nobody wrote.
 		if !headerByte(name[i]) {
-			return "", fmt.Errorf("header name %q has a character at byte %d that is not allowed; allowed are a-z, 0-9, '-', '_', '.' (upper case is lowered)", name, i)
+			return "", fmt.Errorf("header name %q is malformed: byte %d of its %d is not allowed; allowed are a-z, 0-9, '-', '_', '.' (upper case is lowered)", name, i+1, len(name))
 		}
 	}
 	h := strings.ToLower(name)
@@ -25,6 +25,10 @@ func ParseHeader(name string) (string, error) {
 		return "", fmt.Errorf("header name %q is reserved: names that start with \"grpc-\" belong to gRPC; choose another, such as \"x-shard-key\"", name)
 	}
 	switch h {
+	case "-bin":
+		return "", fmt.Errorf("header name %q has nothing before \"-bin\"; write a name there, such as \"x-shard-key-bin\"", name)
+	case "authorization", "proxy-authorization", "cookie", "set-cookie":
+		return "", fmt.Errorf("header name %q is reserved: it carries credentials, which the key would replace; choose another, such as \"x-shard-key\"", name)
 	case "content-type", "user-agent", "te":
 		return "", fmt.Errorf("header name %q is reserved: gRPC sets it itself; choose another, such as \"x-shard-key\"", name)
 	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "host", "content-length":
