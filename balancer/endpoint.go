@@ -26,8 +26,6 @@ type endpoint struct {
 
 	// cur is stored by the child's state updates and loaded by picks.
 	cur atomic.Pointer[childState]
-	// picks counts the picks that chose this endpoint.
-	picks atomic.Uint64
 	// connectAsked is set by the pick that asks for a connection and cleared by
 	// the policy once it has acted, so that a crowd of picks asks once.
 	connectAsked atomic.Bool
@@ -46,6 +44,10 @@ type endpoint struct {
 	child   lb.Balancer        // nil until a connection is first wanted
 	counted connectivity.State // the state that is in the policy's counts
 	removed bool
+
+	// picks counts the picks that chose this endpoint. Last, for its padding keeps
+	// the fields above apart from what picks write.
+	picks tally
 }
 
 func newEndpoint(name string) *endpoint {

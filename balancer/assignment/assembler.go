@@ -36,6 +36,7 @@ type assembler struct {
 	owners    []uint32 // endpoint indices; an int32 below 0 is above every valid one
 	ownerEnds []uint32
 	maxOwner  uint32
+	most      int // owners of one slice
 
 	runs    []run
 	runEnds []byte // end keys of all runs but the last one
@@ -132,6 +133,11 @@ func (a *assembler) addSlice(start, end []byte, hasEnd bool) {
 		a.keyEnds = grow(a.keyEnds, 1, a.previous.slices)
 		a.ownerEnds = grow(a.ownerEnds, 1, a.previous.slices)
 	}
+	before := 0
+	if number > 0 {
+		before = int(a.ownerEnds[number-1])
+	}
+	a.most = max(a.most, len(a.owners)-before)
 	a.keyEnds = append(a.keyEnds, uint32(len(a.keys)))
 	a.ownerEnds = append(a.ownerEnds, uint32(len(a.owners)))
 	a.end, a.endLen = end, len(end)

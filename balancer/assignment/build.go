@@ -89,7 +89,7 @@ func (a *assembler) setWords() {
 // whole says that the sorted runs cover the keyspace exactly and nothing is
 // wrong with any slice.
 func (a *assembler) whole() bool {
-	if len(a.owners) > 0 && int(a.maxOwner) >= len(a.nameEnds) {
+	if a.hasBadOwners() {
 		return false
 	}
 	reach := bound{key: []byte{}}
@@ -100,6 +100,14 @@ func (a *assembler) whole() bool {
 		reach = a.runEnd(r)
 	}
 	return reach.infinite
+}
+
+// hasBadOwners says whether some endpoint index is outside the endpoint list, or
+// some slice lists far more owners than there are endpoints: a pick may look at
+// each of them. Naming one again is fine, a service may weigh owners so. An int
+// of 32 bits would take the largest indices for negative.
+func (a *assembler) hasBadOwners() bool {
+	return len(a.owners) > 0 && (uint64(a.maxOwner) >= uint64(len(a.nameEnds)) || a.most > len(a.nameEnds)+maxRepeats)
 }
 
 // layout is the arrays of a finished assignment.
@@ -163,8 +171,8 @@ func (a *assembler) inspect() (usable []uint32, ends sliceEnds, faults *report) 
 		ends.runOf[r.last] = uint32(i + 1)
 		found[r.first] = r.fault
 	}
-	if len(a.owners) > 0 && int(a.maxOwner) >= len(a.nameEnds) {
-		a.markBadIndices(found)
+	if a.hasBadOwners() {
+		a.markBadOwners(found)
 	}
 	order := make([]uint32, 0, n)
 	for _, r := range a.runs {
@@ -190,12 +198,16 @@ func (a *assembler) inspect() (usable []uint32, ends sliceEnds, faults *report) 
 	return usable, ends, faults
 }
 
-func (a *assembler) markBadIndices(found []fault) {
-	endpoints := uint32(len(a.nameEnds))
+func (a *assembler) markBadOwners(found []fault) {
+	endpoints := len(a.nameEnds)
+	outside := func(owner uint32) bool { return uint64(owner) >= uint64(endpoints) }
 	for s := range found {
-		outside := func(owner uint32) bool { return owner >= endpoints }
-		if found[s] == noFault && slices.ContainsFunc(a.ownersOf(uint32(s)), outside) {
+		switch owners := a.ownersOf(uint32(s)); {
+		case found[s] != noFault:
+		case slices.ContainsFunc(owners, outside):
 			found[s] = badIndex
+		case len(owners) > endpoints+maxRepeats:
+			found[s] = tooManyOwners
 		}
 	}
 }

@@ -51,6 +51,7 @@ func TestBuild(t *testing.T) {
 		{"no endpoints in a slice", []part{{"", "m", nil}, {"m", noEnd, own(1)}}, ":- m:y", ":- m:y", ""},
 		{"no endpoints in any slice", []part{{"", noEnd, nil}}, ":-", ":-", ""},
 		{"an endpoint twice", []part{{"", noEnd, own(1, 1)}}, ":y,y", ":y,y", ""},
+		{"more owners than endpoints", []part{{"", "m", own(0)}, {"m", noEnd, slices.Repeat(own(0, 1), 520)}}, "", ":x m:*", "over 1024 more owners"},
 		{"key of 512 bytes", []part{{"", key512, own(0)}, {key512, noEnd, own(1)}}, ":x " + key512 + ":y", ":x " + key512 + ":y", ""},
 		{"key that is a prefix", []part{{"", "a", own(0)}, {"a", "a\x00", own(1)}, {"a\x00", noEnd, own(2)}}, ":x a:y a\x00:z", ":x a:y a\x00:z", ""},
 		{"bytes above 0x7f", []part{{"", "\x7f", own(0)}, {"\x7f", "\x80", own(1)}, {"\x80", noEnd, own(2)}}, ":x \x7f:y \x80:z", ":x \x7f:y \x80:z", ""},

@@ -23,10 +23,14 @@ const (
 	// sendTimeout is how long one message to the service may be stuck in flow
 	// control. A service that sends and never reads would stop us otherwise.
 	sendTimeout = 20 * time.Second
+	// recheckTime is how long a stream waits for a connection before the channel
+	// is asked again what is wrong.
+	recheckTime = 10 * time.Second
 )
 
 var (
 	errSilent = errors.New("no message within the refresh interval")
+	errWaited = errors.New("no connection yet")
 	errStuck  = fmt.Errorf("the sharding service did not read an ack within %v", sendTimeout)
 )
 
@@ -49,6 +53,9 @@ type client struct {
 
 // sink is told what a client sees, from the client's goroutine.
 type sink interface {
+	// unreachable is told what keeps the channel from connecting, time and again
+	// while a stream waits for that. warn says to tell the operator.
+	unreachable(c *client, err error, warn bool)
 	streamOpened(*client)
 	// streamEnded is told once for every streamOpened, and also if a stream
 	// could not be opened. err is nil if the client ended it for a refresh.
@@ -110,7 +117,7 @@ func (c *client) stream(parent context.Context) (openAt time.Time) {
 	defer cancel(nil)
 
 	generation := c.machine.opening(time.Now())
-	watch, err := wire.Open(ctx, c.cc, c.options.MaxMessageBytes)
+	watch, err := c.open(ctx, cancel)
 	if err == nil {
 		c.machine.opened(time.Now())
 		c.sink.streamOpened(c)
@@ -122,13 +129,30 @@ func (c *client) stream(parent context.Context) (openAt time.Time) {
 	case parent.Err() != nil:
 		c.sink.streamEnded(c, nil, false)
 		return time.Time{}
-	case errors.Is(err, errSilent):
+	case watch == nil && errors.Is(context.Cause(ctx), errWaited):
+		return time.Now() // the service saw no stream: nothing to space, nothing failed
+	case errors.Is(err, errSilent), errors.Is(err, errWaited):
 		c.sink.streamEnded(c, nil, false)
 		return c.machine.silent(time.Now()).openAt
 	}
 	d := c.machine.ended(time.Now(), c.describe(err))
 	c.sink.streamEnded(c, d.err, d.report)
 	return d.openAt
+}
+
+// open opens a stream as soon as there is a connection (A119: wait-for-ready).
+// gRPC keeps to itself why a channel cannot connect for as long as a call waits
+// for that, so one that does not wait asks first. The wait is ended with
+// errWaited after a while, so that the cause told is the newest.
+func (c *client) open(ctx context.Context, cancel context.CancelCauseFunc) (*wire.Watch, error) {
+	watch, err := wire.OpenNow(ctx, c.cc, c.options.MaxMessageBytes)
+	if status.Code(err) != codes.Unavailable {
+		return watch, err
+	}
+	c.sink.unreachable(c, c.unreachable(err), c.machine.unreachable(time.Now()))
+	enough := time.AfterFunc(c.machine.spread(recheckTime), func() { cancel(errWaited) })
+	defer enough.Stop()
+	return wire.Open(ctx, c.cc, c.options.MaxMessageBytes)
 }
 
 // converse sends the first message, answers what comes, and returns why the
@@ -244,7 +268,7 @@ func (c *client) startRefresh(cancel context.CancelCauseFunc) refresh {
 	if c.options.RefreshInterval <= 0 {
 		return refresh{}
 	}
-	r := refresh{after: func() time.Duration { return c.machine.refreshAfter(c.options.RefreshInterval) }}
+	r := refresh{after: func() time.Duration { return c.machine.spread(c.options.RefreshInterval) }}
 	r.timer = time.AfterFunc(r.after(), func() { cancel(errSilent) })
 	return r
 }
@@ -286,4 +310,15 @@ func (c *client) describe(err error) error {
 		text += fmt.Sprintf(" (one message may have at most %d bytes here: MaxMessageBytes)", c.options.MaxMessageBytes)
 	}
 	return &streamError{text, err}
+}
+
+// unreachable says why there is no connection. The status stays out of it: it is
+// no verdict on anybody's RPC.
+func (c *client) unreachable(err error) error {
+	where := ""
+	if t, ok := c.cc.(interface{ Target() string }); ok {
+		where = fmt.Sprintf(" at %q", t.Target())
+	}
+	s, _ := status.FromError(err)
+	return errors.New(clipText(fmt.Sprintf("the sharding service%s cannot be reached: %s", where, s.Message()), maxMessageRunes))
 }

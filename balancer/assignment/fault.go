@@ -10,6 +10,10 @@ import (
 // maxMessageRunes bounds the text of an ack (A119: AssignmentAck.error_message).
 const maxMessageRunes = 512
 
+// maxRepeats bounds how often the owners of one slice may repeat: a pick may look
+// at each of them.
+const maxRepeats = 1024
+
 // fault is what is wrong with a slice, or, for gap, beside it.
 type fault uint8
 
@@ -19,6 +23,7 @@ const (
 	endTooLong
 	emptyRange
 	badIndex
+	tooManyOwners
 	overlap
 	gap
 	faultKinds
@@ -26,12 +31,13 @@ const (
 
 // faultText completes "N ...".
 var faultText = [faultKinds]string{
-	startTooLong: fmt.Sprintf("with a start key over %d bytes", maxKeyBytes),
-	endTooLong:   fmt.Sprintf("with an end key over %d bytes", maxKeyBytes),
-	emptyRange:   "with a start key that is not before the end key",
-	badIndex:     "with an endpoint index outside the endpoint list",
-	overlap:      "overlapping another slice",
-	gap:          "gap(s) in the keyspace",
+	startTooLong:  fmt.Sprintf("with a start key over %d bytes", maxKeyBytes),
+	endTooLong:    fmt.Sprintf("with an end key over %d bytes", maxKeyBytes),
+	emptyRange:    "with a start key that is not before the end key",
+	badIndex:      "with an endpoint index outside the endpoint list",
+	tooManyOwners: fmt.Sprintf("with over %d more owners than there are endpoints", maxRepeats),
+	overlap:       "overlapping another slice",
+	gap:           "gap(s) in the keyspace",
 }
 
 // rangeFault is what is wrong with a range by itself. An end key that is

@@ -26,6 +26,10 @@ type machine struct {
 	good      bool // its newest answer was a good assignment
 
 	retries int // streams in a row without a good assignment
+
+	// An outage lasts until a stream gets a connection.
+	warned   bool      // of this one
+	warnedAt time.Time // of any
 }
 
 // decision is what the client is to do, in this order.
@@ -67,7 +71,20 @@ func (m *machine) opening(now time.Time) int64 {
 
 // opened is the event that the stream got a connection, which may be long after
 // it was asked for (wait-for-ready). From here the service sees it.
-func (m *machine) opened(now time.Time) { m.startedAt = now }
+func (m *machine) opened(now time.Time) { m.startedAt, m.warned = now, false }
+
+// warnGap is the least time between two warnings of outages.
+const warnGap = time.Minute
+
+// unreachable is the event that the channel cannot connect. It says whether to
+// warn of it: once an outage, and a channel that flaps once a minute.
+func (m *machine) unreachable(now time.Time) (warn bool) {
+	if m.warned || !m.warnedAt.IsZero() && now.Sub(m.warnedAt) < warnGap {
+		return false
+	}
+	m.warned, m.warnedAt = true, now
+	return true
+}
 
 // metadata is the event that a logical assignment is complete.
 func (m *machine) metadata(generation int64) decision {
@@ -135,9 +152,9 @@ func (m *machine) silent(now time.Time) decision {
 	return decision{openAt: m.notBefore(now)}
 }
 
-// refreshAfter spreads an interval by ±10%, so that clients do not all come
-// back together.
-func (m *machine) refreshAfter(interval time.Duration) time.Duration {
+// spread changes an interval by up to ±10%, so that clients do not all come back
+// together.
+func (m *machine) spread(interval time.Duration) time.Duration {
 	return time.Duration(float64(interval) * (0.9 + 0.2*m.random()))
 }
 

@@ -76,8 +76,8 @@ func TestMachineGenerations(t *testing.T) {
 				{8, true, "8 true false", false},
 				{9, false, "9 false true", revision == Revision202608},
 				{9, true, "9 true false", false}, // a refused generation may come again, mended
-				{1 << 62, true, fmt.Sprint(1<<62, " true false"), false},
-				{-1 << 63, true, fmt.Sprint(-1<<63, " false true"), false},
+				{1 << 62, true, fmt.Sprint(int64(1<<62), " true false"), false},
+				{-1 << 63, true, fmt.Sprint(int64(-1<<63), " false true"), false},
 			}
 			for _, s := range steps {
 				d := v.answer(s.generation, s.usable)
@@ -211,7 +211,7 @@ func TestMachineRefresh(t *testing.T) {
 	}
 	for random, want := range map[float64]time.Duration{0: 54 * time.Second, 0.5: 60 * time.Second, 1: 66 * time.Second} {
 		v := newVirtual(t, Revision202608, random)
-		if got := v.refreshAfter(time.Minute).Round(time.Millisecond); got != want {
+		if got := v.spread(time.Minute).Round(time.Millisecond); got != want {
 			t.Errorf("random %v: refresh after %v, want %v", random, got, want)
 		}
 	}
@@ -232,14 +232,33 @@ func TestDelay(t *testing.T) {
 			t.Errorf("delay after %d retries is %v, want %v", retries, got, want*time.Millisecond)
 		}
 	}
-	if got := delay(c, 1<<40, 0.5); got != 120*time.Second {
+	if got := delay(c, 1<<30, 0.5); got != 120*time.Second {
 		t.Errorf("delay is %v, want the most", got)
 	}
-	if got := delay(backoff.Config{BaseDelay: time.Second, MaxDelay: time.Minute}, 1<<40, 0.5); got != time.Second {
+	if got := delay(backoff.Config{BaseDelay: time.Second, MaxDelay: time.Minute}, 1<<30, 0.5); got != time.Second {
 		t.Errorf("delay without a multiplier is %v", got)
 	}
 	if got := delay(backoff.Config{BaseDelay: time.Second, Multiplier: 2, Jitter: 3, MaxDelay: time.Minute}, 0, 0); got != 0 {
 		t.Errorf("delay is %v, below 0 is 0", got)
+	}
+}
+
+// A backoff with a delay left out is no hot loop.
+func TestPartialBackoff(t *testing.T) {
+	most, base := backoff.DefaultConfig.MaxDelay, backoff.DefaultConfig.BaseDelay
+	for name, c := range map[string]struct {
+		in          backoff.Config
+		first, last time.Duration
+	}{
+		"only the base":   {backoff.Config{BaseDelay: time.Minute, Multiplier: 2}, time.Minute, most},
+		"only the most":   {backoff.Config{MaxDelay: time.Minute, Multiplier: 2}, base, time.Minute},
+		"most below base": {backoff.Config{MaxDelay: time.Millisecond}, time.Millisecond, time.Millisecond},
+		"only a jitter":   {backoff.Config{Jitter: 0.1}, base, base},
+	} {
+		got := Options{Backoff: c.in}.withDefaults().Backoff
+		if first, last := delay(got, 0, 0.5), delay(got, 100, 0.5); first != c.first || last != c.last {
+			t.Errorf("%s: %v at first, %v at last, want %v and %v", name, first, last, c.first, c.last)
+		}
 	}
 }
 
@@ -259,7 +278,8 @@ func TestStanding(t *testing.T) {
 		{"reported", standing{configured: true, reported: boom}, Failed, []string{"boom"}},
 		{"provider", standing{configured: true, providerErr: boom}, Failed, []string{"boom"}},
 		{"expired after an error", standing{configured: true, config: c, expired: true, waited: time.Minute, lastErr: boom}, Failed, []string{"1m0s", `"the-key"`, `"the-target"`, "boom"}},
-		{"expired without a connection", standing{configured: true, config: c, expired: true, waited: time.Minute}, Failed, []string{"cannot be reached"}},
+		{"expired without a connection", standing{configured: true, config: c, expired: true, waited: time.Minute}, Failed, []string{"no stream could be opened"}},
+		{"expired in an outage", standing{configured: true, config: c, expired: true, waited: time.Minute, unreachable: boom, lastErr: errors.New("older")}, Failed, []string{"the-target\"); boom"}},
 		{"expired with a silent stream", standing{configured: true, config: c, expired: true, waited: time.Minute, connected: true}, Failed, []string{"a stream is open"}},
 		{"AP-11 an assignment outranks all", standing{configured: true, assignment: a, expired: true, reported: boom, providerErr: boom, lastErr: boom}, Assigned, nil},
 	}

@@ -19,8 +19,19 @@ func (w *Watcher) fromCharge(c *client, change func()) {
 	})
 }
 
+func (w *Watcher) unreachable(c *client, err error, warn bool) {
+	w.fromCharge(c, func() {
+		w.counts.LastError = err.Error()
+		w.facts.unreachable = err
+	})
+	if warn {
+		w.options.Logger.Warn("the sharding service cannot be reached; a stream waits for a connection", "sharding_target", c.target, "error", err)
+	}
+}
+
 func (w *Watcher) streamOpened(c *client) {
 	w.fromCharge(c, func() {
+		w.facts.unreachable = nil
 		w.facts.connected, w.spoke = true, false
 		w.counts.StreamConnected = true
 		w.counts.StreamSince = time.Now()
@@ -35,7 +46,7 @@ func (w *Watcher) streamEnded(c *client, err error, report bool) {
 			return
 		}
 		w.counts.LastError = err.Error()
-		w.facts.lastErr = err
+		w.facts.lastErr, w.facts.unreachable = err, nil
 		if report {
 			w.facts.reported = w.resultError(err)
 		}
@@ -61,8 +72,7 @@ func (w *Watcher) disconnected() {
 
 // resultError is err as the error of the state.
 func (w *Watcher) resultError(err error) error {
-	return fmt.Errorf("no assignment from the sharding service (channel key %q, sharding target %q): %w",
-		w.facts.config.ChannelKey, w.facts.config.Target, err)
+	return fmt.Errorf("no assignment from the sharding service %s: %w", w.facts.config.names(), err)
 }
 
 func (w *Watcher) received(c *client, d decision) {
@@ -90,9 +100,10 @@ func (w *Watcher) received(c *client, d decision) {
 			w.facts.reported = w.resultError(d.err)
 		}
 	})
-	level, attributes := slog.LevelDebug, []any{"sharding_target", c.target, "generation", d.ack.GetGeneration(), "accepted", d.ack.GetAccepted()}
+	level, message := slog.LevelDebug, "assignment refused"
+	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration()}
 	if d.publish != nil {
-		level = slog.LevelInfo
+		level, message = slog.LevelInfo, "assignment received"
 		attributes = append(attributes, "slices", d.publish.Slices(), "endpoints", len(d.publish.Endpoints))
 	}
 	if d.err != nil {
@@ -101,7 +112,18 @@ func (w *Watcher) received(c *client, d decision) {
 	if d.err != nil && d.verdict != stale {
 		level = slog.LevelWarn
 	}
-	w.options.Logger.Log(context.Background(), level, "assignment received", attributes...)
+	w.options.Logger.Log(context.Background(), level, message, attributes...)
+}
+
+// Pending says which assignment RPCs wait for and what is known of the sharding
+// service, "" unless the phase is Waiting.
+func (w *Watcher) Pending() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.published.Load().Phase != Waiting {
+		return ""
+	}
+	return w.facts.config.names() + "; " + w.facts.hint()
 }
 
 // Status is a snapshot for operators.

@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -31,6 +32,11 @@ type Config struct {
 	InitialTimeout time.Duration
 }
 
+// names is what errors say of it.
+func (c Config) names() string {
+	return fmt.Sprintf("(channel key %q, sharding target %q)", c.ChannelKey, c.Target)
+}
+
 func (c Config) initialTimeout() time.Duration {
 	if c.InitialTimeout <= 0 {
 		return defaultInitialTimeout
@@ -50,7 +56,8 @@ type Options struct {
 	// stream. Empty means a random (version 4) one.
 	ClientUUID string
 	// Backoff spaces streams that gave no good assignment. Zero means base 1 s,
-	// multiplier 1.6, jitter 0.2, at most 120 s.
+	// multiplier 1.6, jitter 0.2, at most 120 s; so do delays that are left out of
+	// one that is not zero.
 	Backoff backoff.Config
 	// MinStreamGap is the least time between the starts of two streams, however
 	// good they were, and the width of the jitter after a good one. 0 means 1 s.
@@ -76,6 +83,13 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Backoff == (backoff.Config{}) {
 		o.Backoff = backoff.DefaultConfig
+	}
+	// A delay left out would be none: provider calls without a pause.
+	if o.Backoff.BaseDelay <= 0 {
+		o.Backoff.BaseDelay = backoff.DefaultConfig.BaseDelay
+	}
+	if o.Backoff.MaxDelay <= 0 {
+		o.Backoff.MaxDelay = backoff.DefaultConfig.MaxDelay
 	}
 	if o.MinStreamGap <= 0 {
 		o.MinStreamGap = defaultMinStreamGap

@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -26,6 +27,8 @@ type standing struct {
 	waited  time.Duration
 	// lastErr is the newest error of the client in charge.
 	lastErr error
+	// unreachable is why its channel cannot connect, nil while a stream is open.
+	unreachable error
 	// connected says whether the client in charge has a stream.
 	connected bool
 }
@@ -40,22 +43,24 @@ func (s *standing) state() *State {
 	case s.reported != nil:
 		return &State{Phase: Failed, Err: s.reported}
 	case s.expired:
-		return &State{Phase: Failed, Err: &expiredError{s.waited, s.config, s.hint(), s.lastErr}}
+		return &State{Phase: Failed, Err: &expiredError{s.waited, s.config, s.hint(), cmp.Or(s.unreachable, s.lastErr)}}
 	case s.configured:
 		return &State{Phase: Waiting}
 	}
 	return &State{}
 }
 
-// hint says what is known about the stream when nothing came in time.
+// hint says what is known about the stream while nothing has come.
 func (s *standing) hint() string {
 	switch {
+	case s.unreachable != nil:
+		return s.unreachable.Error()
 	case s.lastErr != nil:
 		return "last error: " + s.lastErr.Error()
 	case s.connected:
 		return "a stream is open, but the service has sent no assignment on it: does it know the target?"
 	}
-	return "no stream could be opened: the service cannot be reached"
+	return "no stream could be opened: no connection to the service has come up yet, and none has failed"
 }
 
 // newChannel notes that a channel was made: the initial timeout starts, and RPCs
@@ -72,7 +77,7 @@ func (s *standing) newChannel(revision Revision) {
 // newClient notes that another client is in charge.
 func (s *standing) newClient(c Config) {
 	s.configured, s.config = true, c
-	s.lastErr, s.connected = nil, false
+	s.lastErr, s.unreachable, s.connected = nil, nil, false
 }
 
 // differs says whether two states differ for anybody who reads them.
@@ -92,8 +97,8 @@ type expiredError struct {
 }
 
 func (e *expiredError) Error() string {
-	return fmt.Sprintf("no assignment came within the initial assignment timeout of %v from the sharding service (channel key %q, sharding target %q); %s",
-		e.waited, e.config.ChannelKey, e.config.Target, e.hint)
+	return fmt.Sprintf("no assignment came within the initial assignment timeout of %v from the sharding service %s; %s",
+		e.waited, e.config.names(), e.hint)
 }
 
 func (e *expiredError) Unwrap() error { return e.cause }

@@ -72,6 +72,6 @@ type Status struct {
 	Stale         int64
 	Invalid       int64
 
-	// LastError is the newest error of provider, stream or assignment, "" without one.
+	// LastError is the newest error of provider, connection, stream or assignment, "" without one.
 	LastError string
 }

@@ -67,7 +67,7 @@ func TestNoKeyIsSaid(t *testing.T) {
 			if err := w.State().Err; err != nil {
 				said += err.Error()
 			}
-			if len(svc.ackTexts()) == 0 || !strings.Contains(log.String(), "accepted=") {
+			if len(svc.ackTexts()) == 0 || !strings.Contains(log.String(), "assignment refused") {
 				t.Errorf("%v: nothing was said", revision)
 			}
 			if strings.Contains(said, "secret") {

@@ -288,8 +288,8 @@ func makeChannel(c Config, provider Provider) (*channel, error) {
 }
 
 func channelError(c Config, err error) error {
-	return fmt.Errorf("no channel to the sharding service (channel key %q, sharding target %q): %w; check the channel key and the ClientConnProvider, which is asked again with backoff and on the next config update",
-		c.ChannelKey, c.Target, err)
+	return fmt.Errorf("no channel to the sharding service %s: %w; check the channel key and the ClientConnProvider, which is asked again with backoff and on the next config update",
+		c.names(), err)
 }
 
 func (w *Watcher) channelFailed(err error) {
@@ -310,6 +310,7 @@ func (w *Watcher) expire() {
 		w.facts.waited = w.facts.config.initialTimeout()
 	})
 	if s := w.State(); s.Phase == Failed {
-		w.options.Logger.Warn("the initial assignment timeout has passed", "error", s.Err)
+		c := w.Status()
+		w.options.Logger.Warn("the initial assignment timeout has passed", "channel_key", c.ChannelKey, "sharding_target", c.Target, "error", s.Err)
 	}
 }

@@ -201,7 +201,7 @@ func TestUnreachableService(t *testing.T) {
 			wantPhase(t, w, Waiting)
 			time.Sleep(2 * time.Second)
 			s := wantPhase(t, w, Failed)
-			wantText(t, s.Err, "1m0s", `"key-one"`, `"target-one"`, "cannot be reached")
+			wantText(t, s.Err, "1m0s", `"key-one"`, `"target-one"`, "no stream could be opened")
 			close(m.ready)
 			synctest.Wait()
 			wantPhase(t, w, Assigned)

@@ -61,10 +61,21 @@ type Watch struct {
 // stream is opened with wait-for-ready) until ctx ends. A frame larger than
 // maxFrameBytes ends the stream with RESOURCE_EXHAUSTED.
 func Open(ctx context.Context, cc grpc.ClientConnInterface, maxFrameBytes int) (*Watch, error) {
+	return open(ctx, cc, maxFrameBytes, true)
+}
+
+// OpenNow is Open, but fails with UNAVAILABLE where the channel could not
+// connect: the error says why, which that of a wait does not. Of such a call
+// the service sees nothing.
+func OpenNow(ctx context.Context, cc grpc.ClientConnInterface, maxFrameBytes int) (*Watch, error) {
+	return open(ctx, cc, maxFrameBytes, false)
+}
+
+func open(ctx context.Context, cc grpc.ClientConnInterface, maxFrameBytes int, waitForReady bool) (*Watch, error) {
 	stream, err := cc.NewStream(ctx,
 		&grpc.StreamDesc{StreamName: watchStream, ServerStreams: true, ClientStreams: true},
 		WatchMethod,
-		grpc.WaitForReady(true),
+		grpc.WaitForReady(waitForReady),
 		grpc.ForceCodecV2(frameCodec{}),
 		grpc.MaxCallRecvMsgSize(maxFrameBytes))
 	if err != nil {
