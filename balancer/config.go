@@ -32,19 +32,23 @@ const DefaultInitialAssignmentTimeout = 60 * time.Second
 type Config struct {
 	serviceconfig.LoadBalancingConfig `json:"-"`
 
-	// ChannelFactoryKey is what the ClientConnProvider is asked for. Required.
+	// ChannelFactoryKey ("channelFactoryKey") is what the ClientConnProvider is
+	// asked for. Required.
 	ChannelFactoryKey string
-	// SlicingTarget is what the sharding service is asked to shard. The first
+	// SlicingTarget ("slicingTarget", in the draft 2026-10 "autoshardingTarget") is
+	// what the sharding service is asked to shard. The first
 	// "%s" is replaced by the locality, or by "" where there is none. Required.
 	SlicingTarget string
-	// KeyHeader is the request header that carries the key, in lower case. Required.
+	// KeyHeader ("sliceKeyHeaderName", in the draft 2026-10 "keyHeaderName") is the
+	// request header that carries the key, in lower case; a name that ends in
+	// "-bin" carries any bytes. Required.
 	KeyHeader string
-	// EnableFallback lets RPCs whose slice nobody serves go to any endpoint.
+	// EnableFallback ("enableFallback") lets RPCs whose slice nobody serves go to any endpoint.
 	EnableFallback bool
-	// InitialAssignmentTimeout bounds the wait for the first assignment on a new
+	// InitialAssignmentTimeout ("initialAssignmentTimeout", as in "60s") bounds the wait for the first assignment on a new
 	// channel to the sharding service. Zero means DefaultInitialAssignmentTimeout.
 	InitialAssignmentTimeout time.Duration
-	// Revision is the draft of A119 to follow.
+	// Revision ("specRevision") is the draft of A119 to follow.
 	Revision assignment.Revision
 }
 

@@ -32,7 +32,8 @@ type MovedRange struct {
 type moves struct {
 	tell func(Reassignment)
 
-	mu     sync.Mutex // guards newest, closed
+	mu     sync.Mutex             // guards what follows
+	first  *assignment.Assignment // to compare with before anything was told
 	newest *assignment.Assignment
 	closed bool
 	wake   chan struct{} // capacity 1
@@ -47,7 +48,12 @@ func newMoves(tell func(Reassignment)) *moves {
 
 // offer notes the newest assignment.
 func (m *moves) offer(a *assignment.Assignment) {
-	m.set(func() { m.newest = a })
+	m.set(func() {
+		if m.first == nil {
+			m.first = a
+		}
+		m.newest = a
+	})
 }
 
 func (m *moves) close() {
@@ -70,18 +76,19 @@ func (m *moves) run() {
 	var told *assignment.Assignment
 	for range m.wake {
 		m.mu.Lock()
-		newest, closed := m.newest, m.closed
+		first, newest, closed := m.first, m.newest, m.closed
 		m.mu.Unlock()
 		if closed {
 			return
 		}
+		if told == nil {
+			told = first
+		}
 		if newest == nil || newest == told {
 			continue
 		}
-		if told != nil {
-			if moved := movedRanges(told, newest); len(moved) > 0 {
-				m.tell(Reassignment{Generation: newest.Generation, Moved: moved})
-			}
+		if moved := movedRanges(told, newest); len(moved) > 0 {
+			m.tell(Reassignment{Generation: newest.Generation, Moved: moved})
 		}
 		told = newest
 	}

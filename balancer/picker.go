@@ -157,7 +157,7 @@ func delegate(pub *published, ep *endpoint, info lb.PickInfo, why string, wait *
 	res, err := ep.cur.Load().picker.Pick(info)
 	switch {
 	case err == nil:
-		ep.picks.Add(1)
+		ep.picks.add()
 		return res, nil, nil
 	case errors.Is(err, lb.ErrNoSubConnAvailable):
 		return lb.PickResult{}, wait, err
@@ -201,7 +201,7 @@ func (ep *endpoint) take(info lb.PickInfo) (lb.PickResult, connectivity.State) {
 	if err != nil {
 		return lb.PickResult{}, connectivity.Connecting // it is changing just now
 	}
-	ep.picks.Add(1)
+	ep.picks.add()
 	return res, connectivity.Ready
 }
 
@@ -210,7 +210,7 @@ func (ep *endpoint) take(info lb.PickInfo) (lb.PickResult, connectivity.State) {
 func (p *picker) amongOwners(pub *published, owners []uint32, info lb.PickInfo, w *wish) choice {
 	n := len(owners)
 	start := 0
-	if !pub.whole {
+	if pub.unknown > 0 {
 		start = randomKnown(pub.owners, owners)
 		if start < 0 {
 			return choice{verdict: nobody}
@@ -413,9 +413,12 @@ func nobodyError(pub *published, slice int, reason reason) error {
 		serverEmpty:     "the sharding service assigned no endpoint to the key's slice",
 		unknownEndpoint: "the name resolver knows none of the endpoints that own the key's slice",
 	}[reason]
-	hint := "; enableFallback is off"
+	if reason == unknownEndpoint {
+		why += ": " + pub.strangers()
+	}
+	hint := "; fallback is off"
 	if pub.config.EnableFallback {
 		hint = "; revision 2026-10 does not fall back here"
 	}
-	return fmt.Errorf("slicewire: target %q: %s (slice %d, generation %d)%s", pub.target, why, slice, pub.slices.Generation, hint)
+	return fmt.Errorf("slicewire: target %q: slice %d of generation %d: %s%s", pub.target, slice, pub.slices.Generation, why, hint)
 }

@@ -119,7 +119,7 @@ func TestPickErrorsHoldNoKey(t *testing.T) {
 	}{
 		{"no endpoints", &published{fail: errors.New("no endpoints")}, []string{"no endpoints"}},
 		{"no assignment", &published{phase: assignment.Failed, err: errors.New("no assignment")}, []string{"no assignment"}},
-		{"server gave no owner", &published{phase: assignment.Assigned, slices: slices(nil, "e0"), view: newView(down())}, []string{"assigned no endpoint", "generation 9", "enableFallback"}},
+		{"server gave no owner", &published{phase: assignment.Assigned, slices: slices(nil, "e0"), view: newView(down())}, []string{"assigned no endpoint", "generation 9", "fallback is off"}},
 		{"owner unknown", &published{phase: assignment.Assigned, slices: slices(owned, "stranger"), view: newView(down())}, []string{"resolver knows none", "generation 9"}},
 		{"owner down", &published{phase: assignment.Assigned, slices: slices(owned, "e0"), view: newView(down())}, []string{"every owner", `"e0"`, "endpoint 0 is down"}},
 	} {

@@ -50,6 +50,7 @@ type policy struct {
 	started    bool // a picker has been given to gRPC
 	mustReport bool // queued RPCs may hold a connection that is gone
 	useful     bool // something changed that queued RPCs may be waiting for
+	strangers  bool // the newest published value had unknown owners
 }
 
 // inbox is what the goroutine of a policy has to do. Of each kind of thing the
@@ -207,7 +208,7 @@ func (p *policy) shutDown() {
 		ep.close()
 	}
 	if p.route != nil {
-		p.route.release(p, p.view.endpoints)
+		p.route.release(p.view.endpoints)
 	}
 	if p.private != nil {
 		p.private.Close()
@@ -263,7 +264,7 @@ func (p *policy) claimRoute(s resolver.State) {
 func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	if len(usable) == 0 {
 		p.route.counts.emptyUpdates.Add(1)
-		p.route.log().Warn("the name resolver gave no endpoints", slog.String("target", p.target),
+		p.route.log().Warn("the name resolver gave no endpoints",
 			slog.Bool("kept_last", p.route.keepLastEndpoints && len(p.view.endpoints) > 0))
 		if p.route.keepLastEndpoints {
 			return nil
@@ -328,7 +329,20 @@ func (p *policy) publish(gone []*endpoint) {
 	pub.resolveOwners()
 	p.picker.cur.Store(pub)
 	p.useful = true
+	p.warnOfStrangers(pub)
 	p.route.published(pub, gone)
+}
+
+// warnOfStrangers tells once when names begin not to match, and once when they
+// do again: with fallback on, nothing else would.
+func (p *policy) warnOfStrangers(pub *published) {
+	switch {
+	case pub.unknown > 0 && !p.strangers:
+		p.route.log().Warn(pub.strangers(), slog.Int64("generation", pub.slices.Generation))
+	case pub.unknown == 0 && p.strangers:
+		p.route.log().Info("the name resolver knows all endpoints of the assignment again")
+	}
+	p.strangers = pub.unknown > 0
 }
 
 func (p *policy) handleResolverError(err error) {
@@ -337,8 +351,7 @@ func (p *policy) handleResolverError(err error) {
 		counts = p.route.counts
 		p.route.counts.resolverErrors.Add(1)
 		p.route.resolverError.Store(&err)
-		p.route.log().Warn("the name resolver failed; the last endpoints stay in use",
-			slog.String("target", p.target), slog.Any("error", err))
+		p.route.log().Warn("the name resolver failed; the last endpoints stay in use", slog.Any("error", err))
 	}
 	if len(p.view.endpoints) > 0 {
 		return

@@ -12,8 +12,10 @@ import (
 //
 // The provider owns credentials and per-request metadata; the config carries
 // neither (A119, load balancing configuration). It must be safe for concurrent
-// use and should not block. An error leaves the assignment in force as it is
-// and is tried again with backoff.
+// use and should not block: until it returns RPCs wait for the first assignment
+// with no timeout, and closing the channel waits for it, so it must not close the
+// channel itself. An error leaves the assignment in force as it is and is tried
+// again with backoff.
 type ClientConnProvider func(key string) (grpc.ClientConnInterface, func(), error)
 
 type (

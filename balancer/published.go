@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -42,22 +43,49 @@ type published struct {
 	// owners maps positions in the assignment's endpoint list to live endpoints;
 	// nil where the resolver does not know the name (A119: dropped).
 	owners []*endpoint
-	// whole says that no entry of owners is nil.
-	whole bool
+	// unknown counts the entries of owners that are nil.
+	unknown int
 }
 
 // resolveOwners fills the small table between the assignment and the view. It
 // is the only work a resolver update costs the assignment: the key index stays.
 func (p *published) resolveOwners() {
-	p.whole = true
 	if p.slices == nil {
 		return
 	}
 	p.owners = make([]*endpoint, len(p.slices.Endpoints))
 	for i, name := range p.slices.Endpoints {
 		p.owners[i] = p.view.byName[name]
-		p.whole = p.whole && p.owners[i] != nil
+		if p.owners[i] == nil {
+			p.unknown++
+		}
 	}
+}
+
+// routable says whether an RPC with some key can be routed.
+func (p *published) routable() bool {
+	switch {
+	case p.fail != nil:
+		return false
+	case p.phase == assignment.Failed:
+		return p.config.EnableFallback
+	case p.phase != assignment.Assigned:
+		return false
+	}
+	return p.config.EnableFallback || p.unknown < len(p.owners)
+}
+
+// strangers says which names do not match, with one of each side. It is only
+// asked when some are unknown.
+func (p *published) strangers() string {
+	theirs := p.slices.Endpoints[slices.Index(p.owners, nil)]
+	ours := "none"
+	if len(p.view.endpoints) > 0 {
+		ours = fmt.Sprintf("%q", p.view.endpoints[0].name)
+	}
+	return fmt.Sprintf("%d of %d endpoints of the assignment are unknown to the name resolver: the assignment names %q, the resolver %s; "+
+		"both have to use the hostname attribute, or, where the resolver sets none, the first address",
+		p.unknown, len(p.owners), theirs, ours)
 }
 
 // namedEndpoint is one usable endpoint of a resolver update.

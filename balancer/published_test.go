@@ -108,8 +108,8 @@ func TestPickTakesNoLock(t *testing.T) {
 	router := NewRouter(RouterOptions{})
 	defer router.Close()
 	p := twoOwners(t)
-	p.policy.route = router.main
-	for _, mu := range []sync.Locker{&p.policy.mu, &router.mu, &router.main.tally, &router.changes.mu} {
+	p.policy.route = router.main.Load()
+	for _, mu := range []sync.Locker{&p.policy.mu, &router.mu, &router.main.Load().tally, &router.changes.mu} {
 		mu.Lock()
 		defer mu.Unlock() // before the router closes
 	}

@@ -2,7 +2,6 @@ package balancer
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ type route struct {
 	router            *Router
 	watcher           *assignment.Watcher
 	counts            *counters
-	moves             *moves // nil unless somebody listens
 	keepLastEndpoints bool
 
 	// policy is the one in use: stored by claim and release, loaded by the
@@ -42,11 +40,8 @@ type route struct {
 func newRoute(r *Router) *route {
 	rt := &route{
 		router:            r,
-		counts:            &counters{},
+		counts:            r.counts,
 		keepLastEndpoints: r.options.KeepLastEndpoints,
-	}
-	if f := r.options.OnReassigned; f != nil {
-		rt.moves = newMoves(f)
 	}
 	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
 	return rt
@@ -76,10 +71,7 @@ func (rt *route) assignmentChanged() {
 	if p := rt.policy.Load(); p != nil {
 		p.assignmentChanged()
 	}
-	if rt.moves != nil {
-		rt.moves.offer(rt.watcher.State().Assignment)
-	}
-	rt.router.changes.send()
+	rt.router.assignmentChanged(rt)
 }
 
 func (rt *route) published(pub *published, gone []*endpoint) {
@@ -96,7 +88,7 @@ func (rt *route) replace(pub *published, gone []*endpoint) {
 	defer rt.tally.Unlock()
 	rt.current.Store(pub)
 	for _, ep := range gone {
-		rt.counts.ready.Add(ep.picks.Load())
+		rt.counts.ready.Add(ep.picks.load())
 	}
 }
 
@@ -106,26 +98,13 @@ func (rt *route) reported(s connectivity.State) {
 }
 
 // release is called by the policy that holds the route when it closes.
-func (rt *route) release(p *policy, gone []*endpoint) {
+func (rt *route) release(gone []*endpoint) {
 	rt.replace(nil, gone)
 	rt.state.Store(int32(connectivity.Idle))
-	rt.policy.CompareAndSwap(p, nil)
-	r := rt.router
-	r.mu.Lock()
-	_, other := r.others[rt]
-	delete(r.others, rt)
-	r.mu.Unlock()
-	if other {
-		rt.close()
-	}
+	rt.router.release(rt)
 }
 
-func (rt *route) close() {
-	rt.watcher.Close()
-	if rt.moves != nil {
-		rt.moves.close()
-	}
-}
+func (rt *route) close() { rt.watcher.Close() }
 
 func (rt *route) readiness() Readiness {
 	var ready Readiness
@@ -140,8 +119,21 @@ func (rt *route) readiness() Readiness {
 	return ready
 }
 
+// routable says whether RPCs can be routed now.
+func (rt *route) routable() bool {
+	pub := rt.current.Load()
+	return pub != nil && pub.routable()
+}
+
 // missing says what stands in the way of routing.
 func (rt *route) missing() string {
+	switch pub := rt.current.Load(); {
+	case pub == nil:
+	case pub.fail != nil:
+		return pub.fail.Error()
+	case pub.unknown > 0 && !pub.routable():
+		return pub.strangers()
+	}
 	switch s := rt.watcher.State(); {
 	case s.Err != nil:
 		return s.Err.Error()
@@ -151,6 +143,8 @@ func (rt *route) missing() string {
 		}
 		return "the name resolver has given no endpoints and LB config yet"
 	}
-	s := rt.watcher.Status()
-	return fmt.Sprintf("no assignment yet from the sharding service (channel key %q, sharding target %q)", s.ChannelKey, s.Target)
+	if pending := rt.watcher.Pending(); pending != "" {
+		return "no assignment yet from the sharding service " + pending
+	}
+	return "an assignment has come, but is not in use yet"
 }

@@ -16,7 +16,8 @@ var ErrClosed = errors.New("slicewire: the router is closed")
 
 // RouterOptions are the settings of a Router. The zero value is ready to use.
 type RouterOptions struct {
-	// Logger receives what operators should know. Nil discards it.
+	// Logger receives what operators should know. Nil discards it. Package sdk
+	// gives it the attribute "target", by which channels can be told apart.
 	Logger *slog.Logger
 	// Assignment are the settings of the sharding service's client; its Logger
 	// is replaced by Logger.
@@ -37,8 +38,13 @@ type RouterOptions struct {
 type Router struct {
 	options RouterOptions
 
-	mu     sync.Mutex // guards the fields below
-	main   *route
+	counts *counters
+	moves  *moves // nil unless somebody listens
+
+	// main is the route that outlives its policy: stored under mu.
+	main atomic.Pointer[route]
+
+	mu     sync.Mutex          // guards the fields below
 	others map[*route]struct{} // of policies beside the first, as under xDS priorities
 	closed bool
 
@@ -55,20 +61,24 @@ func NewRouter(o RouterOptions) *Router {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Assignment.Logger = o.Logger
-	r := &Router{options: o, others: make(map[*route]struct{})}
-	r.main = newRoute(r)
+	r := &Router{options: o, counts: &counters{}, others: make(map[*route]struct{})}
+	if o.OnReassigned != nil {
+		r.moves = newMoves(o.OnReassigned)
+	}
+	r.main.Store(newRoute(r))
 	return r
 }
 
 // claim gives p a route: the Router's own, or, where another policy of the same
 // channel holds that, one that ends with p.
 func (r *Router) claim(p *policy) *route {
-	if r.main.policy.CompareAndSwap(nil, p) {
-		return r.main
+	r.mu.Lock()
+	if main := r.main.Load(); main.policy.CompareAndSwap(nil, p) {
+		r.mu.Unlock()
+		return main
 	}
 	other := newRoute(r)
 	other.policy.Store(p)
-	r.mu.Lock()
 	closed := r.closed
 	if !closed {
 		r.others[other] = struct{}{}
@@ -80,11 +90,42 @@ func (r *Router) claim(p *policy) *route {
 	return other
 }
 
+// release takes rt back from the policy that held it. The Router's own route
+// goes on without one, unless another policy is left: then that one's route
+// takes its place, for it is the channel's.
+func (r *Router) release(rt *route) {
+	r.mu.Lock()
+	rt.policy.Store(nil)
+	ends := r.main.Load() != rt
+	delete(r.others, rt)
+	if !ends && !r.closed {
+		for next := range r.others {
+			delete(r.others, next)
+			r.main.Store(next)
+			ends = true
+			break
+		}
+	}
+	r.mu.Unlock()
+	if ends {
+		rt.close()
+	}
+	r.assignmentChanged(r.main.Load())
+}
+
+// assignmentChanged tells who waits, and who listens to moves of the main route.
+func (r *Router) assignmentChanged(rt *route) {
+	if r.moves != nil && r.main.Load() == rt {
+		r.moves.offer(rt.watcher.State().Assignment)
+	}
+	r.changes.send()
+}
+
 // routes returns all routes, the Router's own first.
 func (r *Router) routes() []*route {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := []*route{r.main}
+	all := []*route{r.main.Load()}
 	for o := range r.others {
 		all = append(all, o)
 	}
@@ -101,13 +142,25 @@ func (r *Router) Close() {
 	for _, rt := range r.routes() {
 		rt.close()
 	}
+	if r.moves != nil {
+		r.moves.close()
+	}
 	r.changes.send()
+}
+
+// WaitDetail says more about what an RPC waits for, given the delay type of gRFC
+// A121, or "" if there is nothing to add.
+func (r *Router) WaitDetail(delayType string) string {
+	if delayType != waitAssignment.DelayType {
+		return ""
+	}
+	return r.main.Load().watcher.Pending()
 }
 
 // KeyHeader returns the header that carries the key, or "" before the first
 // config.
 func (r *Router) KeyHeader() string {
-	if c := r.main.config.Load(); c != nil {
+	if c := r.main.Load().config.Load(); c != nil {
 		return c.KeyHeader
 	}
 	return ""
@@ -115,12 +168,17 @@ func (r *Router) KeyHeader() string {
 
 // Readiness says how far a client is.
 type Readiness struct {
-	Assigned  bool // an assignment is in force
-	Connected bool // at least one endpoint is READY
-	Fallback  bool // there is no assignment, and RPCs go to any endpoint
+	// Assigned says that an assignment is in force.
+	Assigned bool
+	// Connected says that at least one endpoint is READY. Connections are made as
+	// RPCs want them, so a client that has sent none is not connected.
+	Connected bool
+	// Fallback says that there is no assignment and RPCs go to any endpoint.
+	// Single slices may be in fallback without it: see PickCounts.Fallbacks.
+	Fallback bool
 }
 
-// String names the best of the three.
+// String says it in words, as in "assigned and connected".
 func (r Readiness) String() string {
 	switch {
 	case r.Fallback:
@@ -136,16 +194,17 @@ func (r Readiness) String() string {
 }
 
 // Readiness returns the present state of the channel's main route.
-func (r *Router) Readiness() Readiness { return r.main.readiness() }
+func (r *Router) Readiness() Readiness { return r.main.Load().readiness() }
 
-// WaitReady waits until RPCs can be routed: by an assignment, or by fallback
-// because there is none. It returns at once when that is so already. The error
+// WaitReady waits until RPCs can be routed: by an assignment of which the name
+// resolver knows an endpoint, or by fallback. It returns at once when that is so
+// already. The error
 // wraps ctx's, or is ErrClosed, and says what is missing.
 func (r *Router) WaitReady(ctx context.Context) (Readiness, error) {
 	var ready Readiness
 	err := r.waitFor(ctx, "not ready", func() bool {
 		ready = r.Readiness()
-		return ready.Assigned || ready.Fallback
+		return r.main.Load().routable()
 	})
 	return ready, err
 }
@@ -155,7 +214,7 @@ func (r *Router) WaitReady(ctx context.Context) (Readiness, error) {
 func (r *Router) WaitConfig(ctx context.Context, failFast bool) (*Config, error) {
 	var failed error
 	err := r.waitFor(ctx, "no LB config", func() bool {
-		if r.main.config.Load() != nil {
+		if r.main.Load().config.Load() != nil {
 			failed = nil
 			return true
 		}
@@ -167,7 +226,7 @@ func (r *Router) WaitConfig(ctx context.Context, failFast bool) (*Config, error)
 	if err == nil {
 		err = failed
 	}
-	return r.main.config.Load(), err
+	return r.main.Load().config.Load(), err
 }
 
 // ResolverAnswered notes that the name resolver of a channel that has no LB
@@ -178,16 +237,16 @@ func (r *Router) ResolverAnswered() { r.unresolved.Store(nil) }
 // LB policy yet. Later gRPC tells the policy.
 func (r *Router) ResolverFailed(err error) {
 	r.unresolved.Store(&err)
-	r.main.counts.resolverErrors.Add(1)
-	r.main.resolverError.Store(&err)
+	r.counts.resolverErrors.Add(1)
+	r.main.Load().resolverError.Store(&err)
 	r.options.Logger.Warn("the name resolver failed", slog.Any("error", err))
 	r.changes.send()
 }
 
 // ConfigRejected notes that a service config was refused and changed nothing.
 func (r *Router) ConfigRejected(err error) {
-	r.main.counts.configErrors.Add(1)
-	r.main.configError.Store(&err)
+	r.counts.configErrors.Add(1)
+	r.main.Load().configError.Store(&err)
 	r.options.Logger.Warn("a service config was refused; what was in force stays", slog.Any("error", err))
 }
 
@@ -206,7 +265,7 @@ func (r *Router) waitFor(ctx context.Context, lack string, met func() bool) erro
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("slicewire: %s: %s: %w", lack, r.main.missing(), ctx.Err())
+			return fmt.Errorf("slicewire: %s: %s: %w", lack, r.main.Load().missing(), ctx.Err())
 		}
 	}
 }

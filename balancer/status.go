@@ -1,6 +1,10 @@
 package balancer
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
@@ -64,9 +68,33 @@ type PickCounts struct {
 	Fallbacks map[string]uint64
 }
 
+// String is the snapshot in one line, for logs.
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "target %q: %v, %v", s.Target, s.State, s.Readiness)
+	a := s.Assignment
+	if s.Generation > 0 {
+		fmt.Fprintf(&b, "; generation %d of %q with %d slices over %d endpoints, %d unknown to the resolver",
+			s.Generation, a.Target, a.Slices, a.Endpoints, s.UnknownOwners)
+	}
+	if a.StaleFor > 0 {
+		fmt.Fprintf(&b, "; out of touch with the sharding service for %v", a.StaleFor.Round(time.Millisecond))
+	}
+	states := make(map[connectivity.State]int)
+	for _, e := range s.Endpoints {
+		states[e.State]++
+	}
+	fmt.Fprintf(&b, "; %d endpoints", len(s.Endpoints))
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		fmt.Fprintf(&b, ", %d %v", states[state], state)
+	}
+	fmt.Fprintf(&b, "; picks: %d ready, %d queued, %d failed, %d dropped", s.Picks.Ready, s.Picks.Queued, s.Picks.Failed, s.Picks.Dropped)
+	return b.String()
+}
+
 // Status returns a snapshot of the channel's main route. It costs the number of
 // endpoints.
-func (r *Router) Status() Status { return r.main.status() }
+func (r *Router) Status() Status { return r.main.Load().status() }
 
 func (rt *route) status() Status {
 	rt.tally.Lock()
@@ -105,11 +133,7 @@ func (rt *route) status() Status {
 	if pub.slices != nil {
 		s.Generation = pub.slices.Generation
 	}
-	for _, owner := range pub.owners {
-		if owner == nil {
-			s.UnknownOwners++
-		}
-	}
+	s.UnknownOwners = pub.unknown
 	s.Endpoints = make([]EndpointStatus, len(pub.view.endpoints))
 	for i, ep := range pub.view.endpoints {
 		cur := ep.cur.Load()
@@ -118,7 +142,7 @@ func (rt *route) status() Status {
 			Address: *ep.addr.Load(),
 			State:   cur.connectivity,
 			Since:   cur.since,
-			Picks:   ep.picks.Load(),
+			Picks:   ep.picks.load(),
 		}
 		s.Picks.Ready += s.Endpoints[i].Picks
 	}
