@@ -197,7 +197,7 @@ func TestLocalityInTheTarget_A22(t *testing.T) {
 	c.Sharding().Assign("users@zone-2", sdktest.Ranges(sdktest.From("", "a")))
 	sh := testSharding()
 	sh.Target = "users@%s"
-	f := dial(t, c, sh, quickStream(), quickService(c))
+	f := dial(t, c, sh, quickStream())
 	if got := f.who(t, "k"); got != "a" {
 		t.Errorf("without a locality the key reached %q", got)
 	}

@@ -3,7 +3,6 @@ package sdk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +59,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		return err
 	}
 	if err := c.cc.Invoke(ctx, method, args, reply, opts...); err != nil {
-		return explain(ctx, err)
+		return c.explain(ctx, err)
 	}
 	return nil
 }
@@ -73,32 +72,42 @@ func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 		return nil, ErrClosed
 	}
 	leave := sync.OnceFunc(c.inFlight.leave)
+	begun := false
+	defer func() { // also when a key source or an interceptor panics
+		if !begun {
+			leave()
+		}
+	}()
 	ctx, err := c.outgoing(ctx, method, nil, opts)
 	if err != nil {
-		leave()
 		return nil, err
 	}
 	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(error) { leave() }))
 	stream, err := c.cc.NewStream(ctx, desc, method, opts...)
 	if err != nil {
-		leave()
-		return nil, explain(ctx, err)
+		return nil, c.explain(ctx, err)
 	}
+	begun = true
 	return stream, nil
 }
 
 // outgoing puts the call's key in the context and on the wire.
 func (c *Client) outgoing(ctx context.Context, method string, req any, opts []grpc.CallOption) (context.Context, error) {
 	key, err := c.keyInForce(ctx, opts)
-	if err != nil {
+	switch {
+	case err == nil:
+		ctx, err = key.Outgoing(ctx, method, req)
+	case errors.Is(err, ErrClosed):
 		return nil, err
 	}
-	out, err := key.Outgoing(ctx, method, req)
-	if errors.Is(err, interceptors.ErrMissingKey) {
-		st := status.Convert(err)
-		err = &callError{status.Newf(st.Code(), "slicewire: target %q: %s", c.joint.target, st.Message()), err}
+	if err == nil {
+		return ctx, nil
 	}
-	return out, err
+	// Whoever calls several targets has to see which one it was. The code, the
+	// details and the cause stay.
+	p := status.Convert(err).Proto()
+	p.Message = aboutTarget(c.joint.target, p.Message)
+	return nil, &callError{status.FromProto(p), err}
 }
 
 // keyInForce follows the header of the LB config. A first call waits for that,
@@ -177,8 +186,8 @@ func (e *callError) GRPCStatus() *status.Status { return e.status }
 func (e *callError) Unwrap() error              { return e.cause }
 
 // explain adds to the error of a call that ended while its pick was queued what
-// it was waiting for. The code stays.
-func explain(ctx context.Context, err error) error {
+// it was waiting for, and what is known of that. The code stays.
+func (c *Client) explain(ctx context.Context, err error) error {
 	call := callinfo.From(ctx)
 	if call == nil {
 		return err
@@ -191,8 +200,12 @@ func explain(ctx context.Context, err error) error {
 	if !ok || (st.Code() != codes.DeadlineExceeded && st.Code() != codes.Canceled) {
 		return err
 	}
+	text := "the call was waiting for " + wait.Text
+	if detail := c.router.WaitDetail(wait.DelayType); detail != "" {
+		text += " " + detail
+	}
 	p := st.Proto()
-	p.Message += "; the call was waiting for " + wait.Text
+	p.Message += "; " + aboutTarget(c.joint.target, text)
 	return &callError{status.FromProto(p), err}
 }
 
@@ -212,7 +225,7 @@ func (c *Client) WaitReady(ctx context.Context) (balancer.Readiness, error) {
 	case errors.Is(err, balancer.ErrClosed):
 		err = ErrClosed
 	case err != nil:
-		err = fmt.Errorf("target %q: %w", c.joint.target, err)
+		err = c.joint.about(err)
 	}
 	return ready, err
 }

@@ -20,9 +20,9 @@ import (
 func Dial(target string, opts ...Option) (*Client, error) {
 	s := newSettings(opts)
 	full, builder, err := splitTarget(target, s.resolvers)
-	j := &joint{target: target, provider: s.channelProvider(target)}
+	j := &joint{target: target, provider: s.channelProvider()}
 	own, ownErr := j.ownOptions(s)
-	if err := errors.Join(err, ownErr, s.validate(target)); err != nil {
+	if err := errors.Join(err, ownErr, s.validate()); err != nil {
 		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
 	}
 	c := &Client{
@@ -36,6 +36,9 @@ func Dial(target string, opts ...Option) (*Client, error) {
 		if c.codeKey, err = interceptors.NewKey(sh.KeyHeader, s.key...); err != nil {
 			return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
 		}
+	}
+	if s.router.Logger != nil {
+		s.router.Logger = s.router.Logger.With("target", target)
 	}
 	c.router = balancer.NewRouter(s.router)
 	j.router = c.router
@@ -66,6 +69,9 @@ func (j *joint) ownOptions(s *settings) ([]grpc.DialOption, error) {
 	if s.serviceConfig != "" || j.config != nil {
 		j.hasDefault = true
 		js, err := j.serviceConfig(cmp.Or(s.serviceConfig, "{}"))
+		if err == nil && s.sharding != nil && s.serviceConfig != "" {
+			err = refuseOtherPolicy(s.serviceConfig)
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("WithServiceConfig: %w", err))
 		} else if s.sharding.validate() == nil {

@@ -1,12 +1,16 @@
 package sdk_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
+	"github.com/slicewire/slicewire/sdk/sdktest"
 )
 
 // Dial says everything that is wrong, and what to write instead.
@@ -29,22 +33,35 @@ func TestDialErrors_IM04(t *testing.T) {
 		"no URL":                          {"%zz", []sdk.Option{plain}, []string{`"%zz"`}},
 		"undeclared key":                  {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.ServiceKey = "other" })}, []string{`"other"`, "declared are main", `sdk.WithShardingService("other"`}},
 		"nothing declared":                {"dns:///x:1", []sdk.Option{plain, sdk.WithSharding(testSharding())}, []string{`"main"`, "none is declared", "sdk.WithClientConnProvider"}},
+		"service, unknown scheme":         {"dns:///x:1", []sdk.Option{plain, sdk.WithShardingService("main", "dsn:///x:1", plaintext)}, []string{"WithShardingService", `"main"`, `"dsn:///x:1"`, `scheme "dsn"`, "grpc.WithResolvers"}},
+		"service, two slashes":            {"dns:///x:1", []sdk.Option{plain, sdk.WithShardingService("main", "dns://x:1", plaintext)}, []string{"WithShardingService", `"main"`, "did you mean dns:///x:1?"}},
+		"service, declared twice":         {"dns:///x:1", []sdk.Option{plain, service, service}, []string{"WithShardingService", `"main"`, "twice"}},
+		"two slashes":                     {"dns://profiles.example.com:443", []sdk.Option{plain}, []string{"did you mean dns:///profiles.example.com:443?"}},
+		"two slashes and one":             {"dns://profiles.example.com:443/", []sdk.Option{plain}, []string{"did you mean dns:///profiles.example.com:443?"}},
+		"no host":                         {"dns:///", []sdk.Option{plain}, []string{"no host", "dns:///host:port"}},
+		"nil resolver":                    {"dns:///x:1", []sdk.Option{plain, sdk.WithResolvers(sdktest.NewResolver("good"), nil)}, []string{"WithResolvers: resolver 2 is nil"}},
+		"nil dial option":                 {"dns:///x:1", []sdk.Option{plain, sdk.WithDialOptions(nil)}, []string{"WithDialOptions: dial option 1 is nil"}},
+		"nil option of a service":         {"dns:///x:1", []sdk.Option{plain, sdk.WithShardingService("main", "127.0.0.1:1", plaintext, nil)}, []string{`WithShardingService: key "main": dial option 2 is nil`}},
+		"credentials as header":           {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "Authorization" })}, []string{`"Authorization"`, "carries credentials"}},
+		"no name before -bin":             {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "-bin" })}, []string{`"-bin"`, "nothing before"}},
+		"another policy":                  {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig(`{"LoadBalancingConfig": [{"round_robin": {}}]}`)}, []string{"WithServiceConfig", "round_robin", "WithSharding"}},
+		"another policy, old":             {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig(`{"loadBalancingPolicy": "pick_first"}`)}, []string{"WithServiceConfig", "pick_first", "WithSharding"}},
 		"empty sharding":                  {"dns:///x:1", []sdk.Option{plain, sdk.WithSharding(sdk.Sharding{})}, []string{"ServiceKey is empty", "Target is empty", "KeyHeader"}},
 		"reserved header":                 {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "Grpc-Key" })}, []string{`"Grpc-Key"`, "reserved"}},
 		"empty header":                    {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "" })}, []string{"header name is empty"}},
-		"malformed header":                {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "x key" })}, []string{`"x key"`, "byte 1"}},
+		"malformed header":                {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "x key" })}, []string{`"x key"`, "byte 2 of its 5"}},
 		"header of retries":               {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.KeyHeader = "x-retry-attempt" })}, []string{"x-retry-attempt"}},
 		"negative timeout":                {"dns:///x:1", []sdk.Option{plain, service, sharding(func(s *sdk.Sharding) { s.InitialTimeout = -time.Second })}, []string{"InitialTimeout", "-1s"}},
 		"negative drain":                  {"dns:///x:1", []sdk.Option{plain, sdk.WithDrainTimeout(-1)}, []string{"WithDrainTimeout"}},
 		"negative stream":                 {"dns:///x:1", []sdk.Option{plain, sdk.WithShardingStream(sdk.ShardingStream{MaxMessageBytes: -1})}, []string{"WithShardingStream"}},
-		"bad key source":                  {"dns:///x:1", []sdk.Option{plain, sdk.WithKey(interceptors.KeyFrom(nil))}, []string{"WithKey", "source is nil"}},
+		"bad key source":                  {"dns:///x:1", []sdk.Option{plain, sdk.WithKeyOptions(interceptors.KeyFrom(nil))}, []string{"WithKeyOptions", "source is nil"}},
 		"service config":                  {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig("{")}, []string{"WithServiceConfig", "JSON"}},
 		"method config":                   {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig(`{"methodConfig": 7}`)}, []string{"service config"}},
 		"service config without sharding": {"dns:///x:1", []sdk.Option{plain, service, sdk.WithServiceConfig(`{"methodConfig": []}`)}, []string{"WithServiceConfig", "sdk.WithSharding was not used"}},
 		"everything at once": {"consul:///x", []sdk.Option{
 			sdk.WithShardingService("bare", "127.0.0.1:1"),
 			sharding(func(s *sdk.Sharding) { s.Target, s.KeyHeader, s.InitialTimeout = "", "x key", -1 }),
-			sdk.WithDrainTimeout(-1), sdk.WithKey(interceptors.KeyFrom(nil)), sdk.WithServiceConfig("{"),
+			sdk.WithDrainTimeout(-1), sdk.WithKeyOptions(interceptors.KeyFrom(nil)), sdk.WithServiceConfig("{"),
 			sdk.WithShardingStream(sdk.ShardingStream{MinGap: -1}),
 		}, []string{`"consul"`, "sdk.WithTransportCredentials(", `"bare"`, "Target is empty", `"x key"`, "InitialTimeout", "WithDrainTimeout", "source is nil", "WithServiceConfig", "WithShardingStream", `key "main"`}},
 	}
@@ -64,6 +81,9 @@ func TestDialErrors_IM04(t *testing.T) {
 					t.Errorf("the error lacks %q: %v", text, err)
 				}
 			}
+			if n := strings.Count(err.Error(), fmt.Sprintf("%q", tt.target)); n > 1 {
+				t.Errorf("the error says the target %d times: %v", n, err)
+			}
 		})
 	}
 }
@@ -78,5 +98,29 @@ func TestDialTargets(t *testing.T) {
 			continue
 		}
 		soon(t, time.Second, "Close", func() { _ = client.Close() })
+	}
+}
+
+// What Dial refuses in a sharding service's target is what gRPC cannot reach, and
+// no more.
+func TestDialServiceTargets(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]sdk.Option{
+		"resolver in its options": sdk.WithShardingService("main", "dsn:///x:1", plaintext, grpc.WithResolvers(sdktest.NewResolver("dsn"))),
+		"name alone":              sdk.WithShardingService("main", "sharder", plaintext),
+		"name and port":           sdk.WithShardingService("main", "sharder:443", plaintext),
+		"address":                 sdk.WithShardingService("main", "[::1]:1", plaintext),
+		"dns":                     sdk.WithShardingService("main", "dns:///sharder:443", plaintext),
+		"dns server":              sdk.WithShardingService("main", "dns://8.8.8.8/sharder:443", plaintext),
+		"socket":                  sdk.WithShardingService("main", "unix:///tmp/x", plaintext),
+		"passthrough":             sdk.WithShardingService("main", "passthrough:///a://b", plaintext),
+	} {
+		client, err := sdk.Dial("dns:///x:1", plain, service, sdk.WithSharding(testSharding()),
+			sdk.WithServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}, {"slicewire": {"channelFactoryKey": "main", "slicingTarget": "t", "sliceKeyHeaderName": "h"}}]}`))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_ = client.Close()
 	}
 }

@@ -51,7 +51,7 @@ func TestEachErrorSaysWhat(t *testing.T) {
 				return metadata.AppendToOutgoingContext(ctx, "x-other", marker)
 			},
 			code:  codes.InvalidArgument,
-			texts: []string{"no sharding key", testHeader, "interceptors.WithKey"},
+			texts: []string{"no sharding key", testHeader, "interceptors.WithKey(ctx, key)", "interceptors.KeyFrom", "sdk.WithKeyOptions"},
 		},
 		"two keys": {
 			ctx: func(ctx context.Context) context.Context {
@@ -64,6 +64,18 @@ func TestEachErrorSaysWhat(t *testing.T) {
 			ctx:   func(ctx context.Context) context.Context { return interceptors.WithKeyString(ctx, marker+"\x01") },
 			code:  codes.InvalidArgument,
 			texts: []string{testHeader, "-bin"},
+		},
+		"key source": {
+			options: []sdk.Option{sdk.WithKeyOptions(interceptors.KeyFrom(interceptors.FieldKey("tenant")))},
+			ctx:     func(ctx context.Context) context.Context { return ctx },
+			code:    codes.InvalidArgument,
+			texts:   []string{"has no field \"tenant\"", testHeader},
+		},
+		"empty field": {
+			options: []sdk.Option{sdk.WithKeyOptions(interceptors.KeyFrom(interceptors.FieldKey("value")))},
+			ctx:     func(ctx context.Context) context.Context { return ctx },
+			code:    codes.InvalidArgument,
+			texts:   []string{"the request's field \"value\" is empty", testHeader},
 		},
 		"unknown provider key": {
 			options: []sdk.Option{
@@ -109,12 +121,12 @@ func TestEachErrorSaysWhat(t *testing.T) {
 				f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "stranger")))
 			},
 			code:  codes.Unavailable,
-			texts: []string{"the name resolver knows none", "enableFallback is off"},
+			texts: []string{"the name resolver knows none", "fallback is off"},
 		},
 		"no owner": {
 			break_: func(t *testing.T, f *fixture) { f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From(""))) },
 			code:   codes.Unavailable,
-			texts:  []string{"the sharding service assigned no endpoint", "enableFallback is off"},
+			texts:  []string{"the sharding service assigned no endpoint", "fallback is off"},
 		},
 		"resolver error": {
 			break_: func(t *testing.T, f *fixture) {
@@ -162,8 +174,11 @@ func TestEachErrorSaysWhat(t *testing.T) {
 				t.Errorf("code %v, want %v", status.Code(err), tt.code)
 			}
 			texts := tt.texts
-			if tt.code == codes.Unavailable || name == "missing key" {
-				texts = append(texts, f.Target())
+			if tt.code != codes.DeadlineExceeded {
+				texts = append(texts, fmt.Sprintf("slicewire: target %q: ", f.Target()))
+			}
+			if n := strings.Count(err.Error(), f.Target()); n > 1 {
+				t.Errorf("the error says the target %d times: %v", n, err)
 			}
 			for _, text := range texts {
 				if !strings.Contains(err.Error(), text) {

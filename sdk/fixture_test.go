@@ -52,7 +52,7 @@ func clusterOptions(c *sdktest.Cluster, sh sdk.Sharding) []sdk.Option {
 	return []sdk.Option{
 		sdk.WithTransportCredentials(insecure.NewCredentials()),
 		sdk.WithResolvers(c.Resolver()),
-		sdk.WithShardingService("main", c.Sharding().Addr(), plaintext),
+		quickService(c),
 		sdk.WithSharding(sh),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
@@ -43,12 +46,12 @@ func TestMissingKey_A05(t *testing.T) {
 	})
 }
 
-// A key may come from anywhere WithKey's option says.
+// A key may come from anywhere WithKeyOptions says.
 func TestKeyOptions_A05(t *testing.T) {
 	t.Parallel()
 	c := sdktest.NewCluster(t, "a", "b")
 	c.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "a"), sdktest.From("m", "b")))
-	f := dial(t, c, testSharding(), sdk.WithKey(interceptors.KeyFrom(interceptors.FuncKey(
+	f := dial(t, c, testSharding(), sdk.WithKeyOptions(interceptors.KeyFrom(interceptors.FuncKey(
 		func(ctx context.Context, _ string, _ any) (string, bool, error) { return "zoe", true, nil }))))
 	for name, ctx := range map[string]context.Context{
 		"b": within(t, 5*time.Second),
@@ -57,6 +60,64 @@ func TestKeyOptions_A05(t *testing.T) {
 		if got, err := f.echo.Who(ctx, ""); err != nil || got != name {
 			t.Errorf("reached %q, %v; want %q", got, err, name)
 		}
+	}
+}
+
+// Calls that may have no key go to any endpoint, with no header; those with one
+// go to its owner.
+func TestKeyOptional_A05(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]interceptors.KeyOption{
+		"all":         interceptors.KeyOptional(),
+		"by a method": interceptors.KeyOptionalFor(sdktest.EchoWho),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, testSharding(), []string{"a", "b", "c"}, sdk.WithKeyOptions(option))
+			f.assigned(t, sdktest.From("", "a"))
+			if got := f.who(t, "k"); got != "a" {
+				t.Errorf("the key reached %q", got)
+			}
+			reached := map[string]bool{}
+			eventually(t, "every endpoint reached", func() bool {
+				got, err := f.echo.Who(within(t, 5*time.Second), "")
+				if err != nil {
+					t.Fatalf("without key: %v", err)
+				}
+				reached[got] = true
+				return len(reached) == 3
+			})
+			for _, b := range []string{"b", "c"} {
+				if keys := f.Backend(b).Keys(testHeader); len(keys) > 0 {
+					t.Errorf("%s received the header, %q", b, keys)
+				}
+			}
+			if got := f.who(t, "k"); got != "a" {
+				t.Errorf("afterwards the key reached %q", got)
+			}
+		})
+	}
+}
+
+// The status of a key source keeps its code, its details and its cause, and says
+// which target the call was for.
+func TestKeySourceStatus(t *testing.T) {
+	t.Parallel()
+	refusal, err := status.New(codes.PermissionDenied, "not your tenant").WithDetails(wrapperspb.String("detail"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := refusal.Err()
+	f := start(t, testSharding(), []string{"a"}, sdk.WithKeyOptions(interceptors.KeyFrom(interceptors.FuncKey(
+		func(context.Context, string, any) (string, bool, error) { return "", false, cause }))))
+	f.AssignEven(testTarget)
+	_, err = f.echo.Who(within(t, 5*time.Second), "")
+	st := status.Convert(err)
+	if want := fmt.Sprintf("slicewire: target %q: not your tenant", f.Target()); st.Code() != codes.PermissionDenied || st.Message() != want || len(st.Details()) != 1 {
+		t.Errorf("status %v with %d details, want %s", st, len(st.Details()), want)
+	}
+	if !errors.Is(err, cause) {
+		t.Errorf("%v does not wrap its cause", err)
 	}
 }
 
@@ -196,7 +257,7 @@ func TestInboundKeyIsNotOutbound_IM05(t *testing.T) {
 	}
 	f := dial(t, c, testSharding())
 	f.fails(t, inbound(5*time.Second), codes.InvalidArgument, []string{"no sharding key"})
-	forwarding := dial(t, c, testSharding(), sdk.WithKey(interceptors.ForwardInboundKey()))
+	forwarding := dial(t, c, testSharding(), sdk.WithKeyOptions(interceptors.ForwardInboundKey()))
 	if _, err := forwarding.echo.Who(inbound(5*time.Second), ""); err != nil {
 		t.Fatal(err)
 	}

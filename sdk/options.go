@@ -35,6 +35,8 @@ type settings struct {
 
 	router       balancer.RouterOptions
 	drainTimeout time.Duration
+
+	problems []error // that only the option itself can see
 }
 
 // shardingService is a channel that code declared.
@@ -46,6 +48,20 @@ type shardingService struct {
 // DefaultDrainTimeout is how long Close waits for RPCs in flight unless
 // WithDrainTimeout says otherwise.
 const DefaultDrainTimeout = 10 * time.Second
+
+// present returns list without its nils. Each of them is a problem, of what, for
+// Dial to report: gRPC would crash.
+func present[T any](s *settings, what string, list []T) []T {
+	var kept []T
+	for i, v := range list {
+		if any(v) == nil {
+			s.problems = append(s.problems, fmt.Errorf("%s %d is nil", what, i+1))
+			continue
+		}
+		kept = append(kept, v)
+	}
+	return kept
+}
 
 func newSettings(opts []Option) *settings {
 	s := &settings{
@@ -133,12 +149,21 @@ func WithSharding(sh Sharding) Option {
 	return func(s *settings) { s.sharding = &sh }
 }
 
-// WithShardingService declares the channel key, and how to reach the sharding
-// service behind it. opts are those of its own channel, credentials included;
-// none are inherited. A service config can name declared keys and no others.
+// WithShardingService declares the channel key, once, and how to reach the
+// sharding service behind it. opts are those of its own channel, credentials and
+// resolvers included; none are inherited. A service config can name declared keys
+// and no others.
+//
+// Dial refuses a target such as "dsn:///host:1" whose scheme has no resolver,
+// neither registered nor in opts: gRPC would look the whole of it up in DNS.
 func WithShardingService(key, target string, opts ...grpc.DialOption) Option {
 	opts = append([]grpc.DialOption(nil), opts...)
-	return func(s *settings) { s.services[key] = shardingService{target, opts} }
+	return func(s *settings) {
+		if _, twice := s.services[key]; twice {
+			s.problems = append(s.problems, fmt.Errorf("WithShardingService: key %q is declared twice; use a key for each service", key))
+		}
+		s.services[key] = shardingService{target, present(s, fmt.Sprintf("WithShardingService: key %q: dial option", key), opts)}
+	}
 }
 
 // WithClientConnProvider sets what makes channels to sharding services whose
@@ -158,14 +183,22 @@ func WithTransportCredentials(c credentials.TransportCredentials) Option {
 // handlers among them. Resolvers and default service configs do not go here: use
 // WithResolvers and WithServiceConfig, so that the client can join its own parts
 // to them.
+//
+// The client gives a call its key before these interceptors run. They see the
+// key, and do not see calls that are refused for want of one: those a stub's own
+// wrapper, or the caller, has to count and log.
 func WithDialOptions(opts ...grpc.DialOption) Option {
 	opts = append([]grpc.DialOption(nil), opts...)
-	return func(s *settings) { s.dialOptions = append(s.dialOptions, opts...) }
+	return func(s *settings) {
+		s.dialOptions = append(s.dialOptions, present(s, "WithDialOptions: dial option", opts)...)
+	}
 }
 
 // WithServiceConfig sets a service config, as JSON, for when the name resolver
 // gives none: retries and timeouts by method ("methodConfig"). A
-// "loadBalancingConfig" in it is treated as one from the resolver.
+// "loadBalancingConfig" in it is treated as one from the resolver, save that
+// beside WithSharding Dial refuses one for another policy, such as round_robin,
+// since no call would be routed by it.
 func WithServiceConfig(js string) Option {
 	return func(s *settings) { s.serviceConfig = js }
 }
@@ -174,13 +207,14 @@ func WithServiceConfig(js string) Option {
 // with gRPC.
 func WithResolvers(rs ...resolver.Builder) Option {
 	rs = append([]resolver.Builder(nil), rs...)
-	return func(s *settings) { s.resolvers = append(s.resolvers, rs...) }
+	return func(s *settings) { s.resolvers = append(s.resolvers, present(s, "WithResolvers: resolver", rs)...) }
 }
 
-// WithKey says where a call's key comes from when its context has none, and
-// whether a call may have none. By default a key is required and comes from
-// interceptors.WithKey or the key header.
-func WithKey(opts ...interceptors.KeyOption) Option {
+// WithKeyOptions says where a call's key comes from when its context has none
+// (interceptors.KeyFrom), and whether a call may have none
+// (interceptors.KeyOptional). By default a key is required and comes from
+// interceptors.WithKey or the key header. Used twice, the last counts.
+func WithKeyOptions(opts ...interceptors.KeyOption) Option {
 	opts = append([]interceptors.KeyOption(nil), opts...)
 	return func(s *settings) { s.key = opts }
 }

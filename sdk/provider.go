@@ -16,7 +16,7 @@ import (
 // channelProvider is A119's channel factory over the keys that code declared,
 // then over the user's provider. A service config can point the client at no
 // other sharding service.
-func (s *settings) channelProvider(target string) balancer.ClientConnProvider {
+func (s *settings) channelProvider() balancer.ClientConnProvider {
 	return func(key string) (grpc.ClientConnInterface, func(), error) {
 		if svc, ok := s.services[key]; ok {
 			cc, err := svc.dial(key)
@@ -28,7 +28,7 @@ func (s *settings) channelProvider(target string) balancer.ClientConnProvider {
 		if s.provider != nil {
 			return s.provider(key)
 		}
-		return nil, nil, s.unknownKey(target, key)
+		return nil, nil, s.unknownKey(key)
 	}
 }
 
@@ -40,32 +40,48 @@ func (svc shardingService) dial(key string) (*grpc.ClientConn, error) {
 	return cc, nil
 }
 
-func (s *settings) unknownKey(target, key string) error {
+// check reports a target that gRPC takes and nobody can reach.
+func (svc shardingService) check(key string) error {
+	cc, err := svc.dial(key) // does no I/O
+	if err != nil {
+		return err
+	}
+	// What gRPC made of it tells whether its dial options bring a resolver.
+	taken := cc.CanonicalTarget()
+	_ = cc.Close()
+	if err = checkDNS(taken); err == nil {
+		if scheme, _, ok := strings.Cut(svc.target, "://"); ok && scheme != "dns" && strings.HasPrefix(taken, "dns:") {
+			err = fmt.Errorf("no resolver is registered for the scheme %q; add one with grpc.WithResolvers in its dial options", scheme)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("WithShardingService: key %q and target %q: %w", key, svc.target, err)
+	}
+	return err
+}
+
+func (s *settings) unknownKey(key string) error {
 	declared := "none is declared"
 	if len(s.services) > 0 {
 		declared = "declared are " + strings.Join(slices.Sorted(maps.Keys(s.services)), ", ")
 	}
-	return fmt.Errorf("target %q: no channel is declared for the sharding service key %q (%s); add sdk.WithShardingService(%q, address) or sdk.WithClientConnProvider", target, key, declared, key)
+	return fmt.Errorf("no channel is declared for the sharding service key %q (%s); add sdk.WithShardingService(%q, address) or sdk.WithClientConnProvider", key, declared, key)
 }
 
 // validate reports every fault of the settings at once.
-func (s *settings) validate(target string) error {
-	var problems []error
+func (s *settings) validate() error {
+	problems := slices.Clone(s.problems)
 	for _, key := range slices.Sorted(maps.Keys(s.services)) {
 		if key == "" || s.services[key].target == "" {
 			problems = append(problems, fmt.Errorf("WithShardingService: key %q and target %q; neither may be empty", key, s.services[key].target))
-		}
-		cc, err := s.services[key].dial(key) // does no I/O
-		if err != nil {
-			problems = append(problems, err)
 			continue
 		}
-		_ = cc.Close()
+		problems = append(problems, s.services[key].check(key))
 	}
 	if sh := s.sharding; sh != nil {
 		problems = append(problems, sh.validate())
 		if _, ok := s.services[sh.ServiceKey]; !ok && s.provider == nil && sh.ServiceKey != "" {
-			problems = append(problems, s.unknownKey(target, sh.ServiceKey))
+			problems = append(problems, s.unknownKey(sh.ServiceKey))
 		}
 	}
 	header := "x-key" // any good one will do, if the right one is bad or not known yet
@@ -73,7 +89,7 @@ func (s *settings) validate(target string) error {
 		header = sh.KeyHeader
 	}
 	if _, err := interceptors.NewKey(header, s.key...); err != nil {
-		problems = append(problems, fmt.Errorf("WithKey: %w", err))
+		problems = append(problems, fmt.Errorf("WithKeyOptions: %w", err))
 	}
 	if st := s.router.Assignment; min(st.MinStreamGap, st.RefreshInterval, st.Backoff.BaseDelay, st.Backoff.MaxDelay) < 0 ||
 		min(st.MaxAssignmentBytes, st.MaxMessageBytes) < 0 {

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/resolver"
@@ -48,7 +50,11 @@ func (j *joint) wrap(b resolver.Builder) resolver.Builder {
 }
 
 func (b resolverBuilder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	return b.Builder.Build(t, &resolverConn{ClientConn: cc, joint: b.joint, xds: t.URL.Scheme == "xds"}, opts)
+	r, err := b.Builder.Build(t, &resolverConn{ClientConn: cc, joint: b.joint, xds: t.URL.Scheme == "xds"}, opts)
+	if err != nil {
+		b.joint.resolverFailed(fmt.Errorf("the name resolver cannot start: %w", err))
+	}
+	return r, err
 }
 
 // resolverConn is what the wrapped resolver talks to instead of gRPC.
@@ -71,7 +77,7 @@ func (c *resolverConn) UpdateState(s resolver.State) error {
 		if s.ServiceConfig == nil && !c.joint.hasDefault && c.joint.router.KeyHeader() == "" {
 			err := rejected
 			if err == nil {
-				err = c.joint.noSharding("the name resolver gives no service config")
+				err = c.joint.about(noSharding("the name resolver gives no service config"))
 			}
 			// gRPC is not told: it would start with pick_first.
 			c.joint.router.ResolverFailed(err)
@@ -93,9 +99,7 @@ func (c *resolverConn) NewAddress(addrs []resolver.Address) {
 }
 
 func (c *resolverConn) ReportError(err error) {
-	if c.joint.router.KeyHeader() == "" {
-		c.joint.router.ResolverFailed(fmt.Errorf("slicewire: target %q: the name resolver failed: %w", c.joint.target, err))
-	}
+	c.joint.resolverFailed(fmt.Errorf("the name resolver failed: %w", err))
 	c.ClientConn.ReportError(err)
 }
 
@@ -103,16 +107,42 @@ func (c *resolverConn) ParseServiceConfig(js string) *serviceconfig.ParseResult 
 	if !c.xds {
 		rewritten, err := c.joint.serviceConfig(js)
 		if err != nil {
-			return &serviceconfig.ParseResult{Err: err}
+			return &serviceconfig.ParseResult{Err: c.joint.about(err)}
 		}
 		js = rewritten
 	}
 	return c.ClientConn.ParseServiceConfig(js)
 }
 
-func (j *joint) noSharding(why string) error {
-	return fmt.Errorf("slicewire: target %q: nothing says how to route: %s that names %q, and sdk.WithSharding was not used; do one or the other",
-		j.target, why, balancer.AutoshardingName)
+// resolverFailed tells the Router while there is no LB policy that gRPC could
+// tell. Calls wait for the Router then, and would wait to their deadline.
+func (j *joint) resolverFailed(err error) {
+	if j.router.KeyHeader() == "" {
+		j.router.ResolverFailed(j.about(err))
+	}
+}
+
+// about says which target err is about.
+func (j *joint) about(err error) error { return &targetError{j.target, err} }
+
+// targetError is an error about one target. It names the target at its head and
+// nowhere else: what err is made of may have named it too.
+type targetError struct {
+	target string
+	err    error
+}
+
+func (e *targetError) Error() string { return aboutTarget(e.target, e.err.Error()) }
+func (e *targetError) Unwrap() error { return e.err }
+
+func aboutTarget(target, text string) string {
+	head := fmt.Sprintf("slicewire: target %q: ", target)
+	return head + strings.TrimPrefix(strings.ReplaceAll(text, head, ""), "slicewire: ")
+}
+
+func noSharding(why string) error {
+	return fmt.Errorf("nothing says how to route: %s that names %q, and sdk.WithSharding was not used; do one or the other",
+		why, balancer.AutoshardingName)
 }
 
 // serviceConfig puts our LB policy in a service config and leaves the rest. The
@@ -121,17 +151,21 @@ func (j *joint) noSharding(why string) error {
 func (j *joint) serviceConfig(js string) (string, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(js), &members); err != nil {
-		return "", fmt.Errorf("slicewire: target %q: the service config must be a JSON object: %w", j.target, err)
+		return "", fmt.Errorf("the service config must be a JSON object: %w", err)
 	}
 	if members == nil {
 		members = map[string]json.RawMessage{}
 	}
 	var list json.RawMessage
+	found := false
 	for name, value := range members {
 		// gRPC reads names in any case.
 		switch {
 		case strings.EqualFold(name, "loadBalancingConfig"):
-			list = value
+			if found { // a map does not tell which is the last one, which gRPC would take
+				return "", errors.New("the service config has loadBalancingConfig in two spellings; write it once")
+			}
+			list, found = value, true
 		case !strings.EqualFold(name, "loadBalancingPolicy"):
 			continue
 		}
@@ -141,7 +175,7 @@ func (j *joint) serviceConfig(js string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	members["loadBalancingConfig"], err = json.Marshal([]map[string]json.RawMessage{{balancer.Name: config}})
+	members["loadBalancingConfig"], err = json.Marshal([]policies{{balancer.Name: config}})
 	if err != nil {
 		return "", err
 	}
@@ -149,67 +183,125 @@ func (j *joint) serviceConfig(js string) (string, error) {
 	return string(out), err
 }
 
+// policies is an entry of loadBalancingConfig: configs by the names of policies.
+type policies map[string]json.RawMessage
+
+// ours returns the config of our policy, by either of its names.
+func (p policies) ours() (json.RawMessage, bool) {
+	for _, name := range [...]string{balancer.Name, balancer.AutoshardingName} {
+		if config, ok := p[name]; ok {
+			return config, true
+		}
+	}
+	return nil, false
+}
+
 // policyConfig is our policy's config out of a loadBalancingConfig list, else
 // the one from code.
 func (j *joint) policyConfig(list json.RawMessage) (json.RawMessage, error) {
-	var policies []map[string]json.RawMessage
+	var entries []policies
 	if list != nil {
-		if err := json.Unmarshal(list, &policies); err != nil {
-			return nil, fmt.Errorf("slicewire: target %q: loadBalancingConfig in the service config must be a list of objects: %w", j.target, err)
+		if err := json.Unmarshal(list, &entries); err != nil {
+			return nil, fmt.Errorf("loadBalancingConfig in the service config must be a list of objects: %w", err)
 		}
 	}
-	for _, p := range policies {
-		for _, name := range [...]string{balancer.Name, balancer.AutoshardingName} {
-			if config, ok := p[name]; ok {
-				return config, j.checkConfig(config)
-			}
+	for _, p := range entries {
+		if config, ok := p.ours(); ok {
+			return config, checkConfig(config)
 		}
 	}
 	if j.config == nil {
-		return nil, j.noSharding("the service config has no loadBalancingConfig")
+		return nil, noSharding("the service config has no loadBalancingConfig")
 	}
 	return j.config.JSON(), nil
 }
 
 // checkConfig refuses a config with which no call could be given its key.
-func (j *joint) checkConfig(js json.RawMessage) error {
+func checkConfig(js json.RawMessage) error {
 	config, err := balancer.ParseConfig(js)
 	if err == nil {
 		_, err = interceptors.NewKey(config.KeyHeader)
 	}
 	if err != nil {
-		return fmt.Errorf("slicewire: target %q: loadBalancingConfig in the service config: %w", j.target, err)
+		return fmt.Errorf("loadBalancingConfig in the service config: %w", err)
 	}
 	return nil
+}
+
+// refuseOtherPolicy refuses a service config, good otherwise, that asks for an
+// LB policy which is not ours. Code that also has WithSharding contradicts itself
+// there; a name resolver just does not know of it.
+func refuseOtherPolicy(js string) error {
+	var asks struct {
+		LoadBalancingConfig []policies
+		LoadBalancingPolicy string // gRPC's older way
+	}
+	if err := json.Unmarshal([]byte(js), &asks); err != nil {
+		return err
+	}
+	var others []string
+	for _, p := range asks.LoadBalancingConfig {
+		if _, ok := p.ours(); ok {
+			return nil
+		}
+		others = slices.AppendSeq(others, maps.Keys(p))
+	}
+	if old := asks.LoadBalancingPolicy; old != "" && old != balancer.Name && old != balancer.AutoshardingName {
+		others = append(others, old)
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it asks for the LB policy %s, and WithSharding for routing by key; leave out one of the two", strings.Join(others, ", "))
 }
 
 // splitTarget finds the resolver of a dial target as grpc.NewClient does, own
 // resolvers first, and returns the target with its scheme written out.
 func splitTarget(target string, own []resolver.Builder) (string, resolver.Builder, error) {
-	find := func(scheme string) resolver.Builder {
-		for _, b := range own {
-			if b.Scheme() == scheme {
-				return b
-			}
-		}
-		return resolver.Get(scheme)
-	}
 	if target == "" {
 		return "", nil, errors.New("the dial target is empty; it must name servers, as in dns:///host:port")
 	}
 	u, err := url.Parse(target)
 	if err == nil {
-		if b := find(u.Scheme); b != nil {
+		if b := findResolver(u.Scheme, own); b != nil {
 			return target, b, nil
 		}
+		if b := resolver.Get(u.Scheme); b != nil {
+			return target, b, checkDNS(target)
+		}
 	}
-	b := find("dns")
+	b := findResolver("dns", own)
+	if b == nil {
+		b = resolver.Get("dns")
+	}
 	full := "dns:///" + target
 	if _, err := url.Parse(full); err != nil || b == nil {
-		return "", nil, fmt.Errorf("the dial target %q is not a URL whose scheme has a resolver, nor host:port; add a resolver for its scheme with sdk.WithResolvers", target)
+		return "", nil, errors.New("the target is not a URL whose scheme has a resolver, nor host:port; add a resolver for its scheme with sdk.WithResolvers")
 	}
 	if u != nil && strings.Contains(target, "://") {
-		return "", nil, fmt.Errorf("no resolver is registered for the scheme %q of the dial target %q; add one with sdk.WithResolvers", u.Scheme, target)
+		return "", nil, fmt.Errorf("no resolver is registered for the scheme %q; add one with sdk.WithResolvers", u.Scheme)
 	}
 	return full, b, nil
+}
+
+func findResolver(scheme string, own []resolver.Builder) resolver.Builder {
+	for _, b := range own {
+		if b.Scheme() == scheme {
+			return b
+		}
+	}
+	return nil
+}
+
+// checkDNS refuses a target for gRPC's dns resolver that has no name to look up:
+// what follows two slashes is the DNS server to ask.
+func checkDNS(target string) error {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "dns" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
+		return nil
+	}
+	if u.Host == "" {
+		return errors.New("the target names no host to look up; write dns:///host:port")
+	}
+	return fmt.Errorf("the target names a DNS server and no host to look up; did you mean dns:///%s?", u.Host)
 }

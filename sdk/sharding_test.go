@@ -284,7 +284,8 @@ func TestFailingStreamsAreBackedOffFrom_A20(t *testing.T) {
 	}
 	first := f.Sharding().FirstMessages()
 	early, late := first[1].Time.Sub(first[0].Time), first[7].Time.Sub(first[6].Time)
-	if late < 3*early || late < 100*time.Millisecond {
+	// Without growth it would be 20 ms; a busy machine only makes gaps longer.
+	if late < 100*time.Millisecond {
 		t.Errorf("gaps went from %v to %v; they should grow to 200 ms", early, late)
 	}
 	f.Sharding().Heal()

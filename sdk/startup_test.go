@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/interceptors"
@@ -72,9 +73,9 @@ func TestFailingStreamEndsTheStartupWait_AP07_A14(t *testing.T) {
 				}
 				c := sdktest.NewCluster(t, "a", "b")
 				breakIt(c.Sharding())
-				off := dial(t, c, sh, quickStream(), quickService(c))
+				off := dial(t, c, sh, quickStream())
 				sh.Fallback = true
-				on := dial(t, c, sh, quickStream(), quickService(c))
+				on := dial(t, c, sh, quickStream())
 				texts := []string{c.Target(), causes[name]}
 				if !newer {
 					texts = append(texts, "initial assignment timeout of 400ms")
@@ -234,6 +235,46 @@ func TestDeadlineSaysWhatItWaitedFor_PF08(t *testing.T) {
 		f := &fixture{client: client, echo: sdktest.NewEcho(client)}
 		f.fails(t, withKey(t, 100*time.Millisecond, "k"), codes.DeadlineExceeded, []string{"the name resolver"})
 	})
+}
+
+// brokenResolver cannot be built.
+type brokenResolver struct{}
+
+func (brokenResolver) Scheme() string { return "broken" }
+
+func (brokenResolver) Build(resolver.Target, resolver.ClientConn, resolver.BuildOptions) (resolver.Resolver, error) {
+	return nil, errors.New("the phone book is missing")
+}
+
+// A resolver that cannot start fails RPCs at once, as it does on a plain channel.
+func TestResolverThatCannotStart(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]sdk.Option{
+		"sharding from code":     {sdk.WithSharding(testSharding())},
+		"sharding from resolver": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := append(options, plain, sdk.WithResolvers(brokenResolver{}), sdk.WithShardingService("main", "127.0.0.1:1", plaintext))
+			client, err := sdk.Dial("broken:///x", options...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = client.Close() }()
+			f := &fixture{client: client, echo: sdktest.NewEcho(client)}
+			for range 2 {
+				if took := f.fails(t, withKey(t, 10*time.Second, "k"), codes.Unavailable, []string{"the phone book is missing"}); took > 2*time.Second {
+					t.Errorf("it failed after %v, want at once", took)
+				}
+			}
+			if err := client.Status().LastResolverError; err == nil || !strings.Contains(err.Error(), "the phone book is missing") {
+				t.Errorf("LastResolverError is %v", err)
+			}
+			if _, err := client.WaitReady(within(t, 50*time.Millisecond)); err == nil || !strings.Contains(err.Error(), "the phone book is missing") {
+				t.Errorf("WaitReady: %v", err)
+			}
+		})
+	}
 }
 
 func TestReadyMeansReady_LL06_A13(t *testing.T) {

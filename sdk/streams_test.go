@@ -137,3 +137,74 @@ func TestInFlightOnRemovedEndpointFinishes(t *testing.T) {
 		})
 	}
 }
+
+// Close waits for a stream that is on its second attempt, and for no longer than
+// it lasts.
+func TestCloseWaitsForARetriedStream(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(cancel context.CancelFunc, b *sdktest.Backend){
+		"its context ends": func(cancel context.CancelFunc, _ *sdktest.Backend) { cancel() },
+		"its server dies":  func(_ context.CancelFunc, b *sdktest.Backend) { b.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, testSharding(), []string{"a"}, sdk.WithDialOptions(interceptors.Chain(interceptors.Retry())...))
+			f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "a")))
+			f.Backend("a").FailNext(1, codes.Unavailable)
+			ctx, cancel := context.WithCancel(interceptors.WithKeyString(context.Background(), "k"))
+			defer cancel()
+			s, err := f.echo.Watch(ctx, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			received := make(chan error, 1)
+			go func() { // ends with the stream
+				_, err := s.Recv()
+				received <- err
+			}()
+			closed := make(chan struct{})
+			go func() { // ends with Close
+				defer close(closed)
+				_ = f.client.Close()
+			}()
+			select {
+			case err := <-received:
+				t.Fatalf("the stream ended with %v while Close should wait for it", err)
+			case <-closed:
+				t.Fatal("Close did not wait for the stream")
+			case <-time.After(200 * time.Millisecond):
+			}
+			end(cancel, f.Backend("a"))
+			if err := <-received; err == nil {
+				t.Error("the stream goes on")
+			}
+			select {
+			case <-closed:
+			case <-time.After(5 * time.Second):
+				t.Error("Close waits on after the stream has ended")
+			}
+		})
+	}
+}
+
+// A stream that panics before it begins is not in flight.
+func TestCloseDoesNotWaitForAPanic(t *testing.T) {
+	t.Parallel()
+	f := start(t, testSharding(), []string{"a"}, sdk.WithKeyOptions(interceptors.KeyFrom(interceptors.FuncKey(
+		func(context.Context, string, any) (string, bool, error) { panic("a bug of the application") }))))
+	f.Sharding().Assign(testTarget, sdktest.Ranges(sdktest.From("", "a")))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, _ = f.echo.Watch(within(t, 10*time.Second), "")
+	}()
+	if err := f.client.Shutdown(within(t, 5*time.Second)); err != nil {
+		t.Errorf("Shutdown waits for a stream that never began: %v", err)
+	}
+}

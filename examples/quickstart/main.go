@@ -105,7 +105,7 @@ func (s *story) move(ctx context.Context) error {
 		return err
 	}
 	say("the sharding service moves [h, q) to cleo")
-	if err := s.await(ctx, "the move", func() bool { return s.generation() >= generation }); err != nil {
+	if err := s.await(ctx, "the client has it", func() bool { return s.generation() >= generation }); err != nil {
 		return err
 	}
 	if err := s.reaches(ctx, "john", "cleo"); err != nil {
@@ -123,7 +123,7 @@ func (s *story) ownerDies(ctx context.Context) error {
 	anna.Kill()
 	say("anna is killed; nobody else owns her keys, and the client may fall back")
 	failed := 0
-	err := s.await(ctx, "the fallback", func() bool {
+	err := s.await(ctx, "RPCs fell back", func() bool {
 		server, err := s.ask(ctx, "alice")
 		if err != nil {
 			failed++ // in flight to anna as she died
@@ -141,15 +141,15 @@ func (s *story) ownerDies(ctx context.Context) error {
 		}
 		servers[server]++
 	}
-	say("20 RPCs with key \"alice\" were served by others: %v (RPCs lost meanwhile: %d)", servers, failed)
+	say("20 RPCs with key \"alice\": bert served %d, cleo %d; lost before the first: %d", servers["bert"], servers["cleo"], failed)
 	if servers["anna"] > 0 {
 		return errors.New("a dead server answered")
 	}
 	if err := anna.Restart(); err != nil {
 		return err
 	}
-	say("anna is back")
-	return s.await(ctx, "RPCs with key \"alice\" reach anna again", func() bool {
+	say("anna is back; gRPC tries to connect again about a second after a failure")
+	return s.await(ctx, "RPCs with key \"alice\" reached anna again", func() bool {
 		server, err := s.ask(ctx, "alice")
 		return err == nil && server == "anna"
 	})
@@ -158,13 +158,20 @@ func (s *story) ownerDies(ctx context.Context) error {
 func (s *story) sharderDies(ctx context.Context) error {
 	title("The sharding service dies, and RPCs go on")
 	s.cluster.Sharding().Stop()
-	if err := s.await(ctx, "the client sees it", func() bool { return s.client.Status().Assignment.StaleFor > 0 }); err != nil {
+	say("the sharding service is stopped")
+	sent, wrong := 0, error(nil)
+	err := s.await(ctx, "the client was out of touch for a second", func() bool {
+		if err := errors.Join(s.owned(ctx, "alice", "anna"), s.owned(ctx, "john", "cleo"), s.owned(ctx, "zoe", "cleo")); err != nil {
+			wrong = err
+			return true
+		}
+		sent += 3
+		return s.client.Status().Assignment.StaleFor > time.Second
+	})
+	if err := errors.Join(err, wrong); err != nil {
 		return err
 	}
-	if err := errors.Join(s.reaches(ctx, "alice", "anna"), s.reaches(ctx, "john", "cleo"), s.reaches(ctx, "zoe", "cleo")); err != nil {
-		return err
-	}
-	say("generation %d stays in force, out of touch for %v", s.generation(), s.client.Status().Assignment.StaleFor.Round(time.Millisecond))
+	say("meanwhile %d RPCs all reached their owners, by generation %d", sent, s.generation())
 	if err := s.cluster.Sharding().Restart(); err != nil {
 		return err
 	}
@@ -172,8 +179,8 @@ func (s *story) sharderDies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say("the sharding service is back, and moves [q, end) to bert")
-	if err := s.await(ctx, "the move", func() bool { return s.generation() >= generation }); err != nil {
+	say("the sharding service is back, and moves [q, end) to bert; clients come back spread over a second or two")
+	if err := s.await(ctx, "the client has it", func() bool { return s.generation() >= generation }); err != nil {
 		return err
 	}
 	return s.reaches(ctx, "zoe", "bert")
@@ -184,7 +191,17 @@ func (s *story) ask(ctx context.Context, key string) (string, error) {
 	return s.echo.Who(interceptors.WithKeyString(ctx, key), "")
 }
 
+// reaches sends one RPC and tells where it went.
 func (s *story) reaches(ctx context.Context, key, want string) error {
+	if err := s.owned(ctx, key, want); err != nil {
+		return err
+	}
+	say("key %-7q -> %s", key, want)
+	return nil
+}
+
+// owned says whether one RPC reaches its owner.
+func (s *story) owned(ctx context.Context, key, want string) error {
 	got, err := s.ask(ctx, key)
 	if err != nil {
 		return fmt.Errorf("RPC with key %q: %w", key, err)
@@ -192,7 +209,6 @@ func (s *story) reaches(ctx context.Context, key, want string) error {
 	if got != want {
 		return fmt.Errorf("the RPC with key %q reached %s, its owner is %s", key, got, want)
 	}
-	say("key %-7q -> %s", key, got)
 	return nil
 }
 
@@ -208,7 +224,7 @@ func (s *story) await(ctx context.Context, what string, done func() bool) error 
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	say("%s: after %v", what, time.Since(began).Round(time.Millisecond))
+	say("%s, after %v", what, max(time.Since(began).Round(time.Millisecond), time.Millisecond))
 	return nil
 }
 

@@ -5,6 +5,9 @@
 //	        -sharder dns:///sharder.example.com:443 \
 //	        -sharding-target profiles -header x-profile-id -key user-4711
 //
+// When nobody serves the key it goes to any server; -fallback=false makes it fail
+// instead.
+//
 // The RPC is gRPC's own health check, so that it works against any server that
 // registers it; put your stub in its place. The sharding service has to name
 // servers as the name resolver does: by the hostname attribute, or, with dns, by
@@ -34,8 +37,8 @@ var (
 	sharder        = flag.String("sharder", "", "sharding service to dial, as in dns:///host:port (required)")
 	shardingTarget = flag.String("sharding-target", "", "what the sharding service is asked to shard (required)")
 	header         = flag.String("header", "x-key", "request header that carries the key")
-	key            = flag.String("key", "", "the key; may be empty")
-	fallback       = flag.Bool("fallback", false, "go to any server when nobody serves the key")
+	key            = flag.String("key", "", "the key (required); -key= is the empty key")
+	fallback       = flag.Bool("fallback", true, "go to any server when nobody serves the key")
 	plaintext      = flag.Bool("insecure", false, "plaintext instead of TLS")
 	timeout        = flag.Duration("timeout", 10*time.Second, "how long to wait")
 )
@@ -51,6 +54,12 @@ func main() {
 func run() error {
 	if *target == "" || *sharder == "" || *shardingTarget == "" {
 		return errors.New("-target, -sharder and -sharding-target are required; see -help")
+	}
+	// Empty is a key like any other, so a forgotten one must not look like it.
+	named := false
+	flag.Visit(func(f *flag.Flag) { named = named || f.Name == "key" })
+	if !named {
+		return errors.New("-key is required; for the empty key write -key=")
 	}
 	creds := credentials.NewTLS(nil) // the system's roots
 	if *plaintext {
