@@ -53,24 +53,6 @@ type policy struct {
 	strangers  bool // the newest published value had unknown owners
 }
 
-// inbox is what the goroutine of a policy has to do. Of each kind of thing the
-// newest replaces older ones.
-type inbox struct {
-	update        *update
-	resolverError error
-	assignment    []chan<- struct{} // it changed; closed once picks use it
-	changed       []*endpoint       // their child said something
-	connect       []*endpoint       // a pick wants a connection
-	closed        bool
-}
-
-// update is one resolver update, with its endpoints copied: the list is the
-// resolver's again once UpdateClientConnState has returned (field case LL-07).
-type update struct {
-	lb.ClientConnState
-	usable []namedEndpoint
-}
-
 func newPolicy(cc lb.ClientConn, opts lb.BuildOptions) *policy {
 	p := &policy{
 		cc:      cc,
@@ -84,21 +66,6 @@ func newPolicy(cc lb.ClientConn, opts lb.BuildOptions) *policy {
 	p.picker = &picker{policy: p}
 	go p.run() // ends with Close, which waits for it
 	return p
-}
-
-// post lets add put something in the inbox and wakes run.
-func (p *policy) post(add func(*inbox)) {
-	p.mu.Lock()
-	add(&p.inbox)
-	p.mu.Unlock()
-	p.wakeUp()
-}
-
-func (p *policy) wakeUp() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // errNoConfig answers a channel whose service config names the policy and
@@ -434,25 +401,4 @@ func (p *policy) keepTrying(state connectivity.State) {
 			ep.connect(p)
 		}
 	}
-}
-
-// aggregate follows A119's six rules, which are ring_hash's (gRFC A42).
-func aggregate(counts [connectivity.Shutdown + 1]int) connectivity.State {
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	switch {
-	case counts[connectivity.Ready] > 0:
-		return connectivity.Ready
-	case counts[connectivity.TransientFailure] >= 2:
-		return connectivity.TransientFailure
-	case counts[connectivity.Connecting] > 0:
-		return connectivity.Connecting
-	case counts[connectivity.TransientFailure] == 1 && total > 1:
-		return connectivity.Connecting
-	case counts[connectivity.Idle] > 0:
-		return connectivity.Idle
-	}
-	return connectivity.TransientFailure
 }

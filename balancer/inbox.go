@@ -1,0 +1,38 @@
+package balancer
+
+import (
+	lb "google.golang.org/grpc/balancer"
+)
+
+// inbox is what the goroutine of a policy has to do. Of each kind of thing the
+// newest replaces older ones.
+type inbox struct {
+	update        *update
+	resolverError error
+	assignment    []chan<- struct{} // it changed; closed once picks use it
+	changed       []*endpoint       // their child said something
+	connect       []*endpoint       // a pick wants a connection
+	closed        bool
+}
+
+// update is one resolver update, with its endpoints copied: the list is the
+// resolver's again once UpdateClientConnState has returned (field case LL-07).
+type update struct {
+	lb.ClientConnState
+	usable []namedEndpoint
+}
+
+// post lets add put something in the inbox and wakes run.
+func (p *policy) post(add func(*inbox)) {
+	p.mu.Lock()
+	add(&p.inbox)
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
+func (p *policy) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
