@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,7 +68,7 @@ func TestUnreachable(t *testing.T) {
 			var log logText
 			w := NewWatcher(Options{Logger: log.logger()}, nil)
 			defer w.Close()
-			want := append(tt.want, "cannot be reached: ")
+			want := slices.Concat(tt.want, []string{"cannot be reached: "})
 			c := with(func(c *Config) { c.InitialTimeout = time.Second })
 			w.Configure(c, func(string) (grpc.ClientConnInterface, func(), error) {
 				cc, err := grpc.NewClient(tt.target, grpc.WithTransportCredentials(tt.creds))
