@@ -74,8 +74,8 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "target %q: %v, %v", s.Target, s.State, s.Readiness)
 	a := s.Assignment
 	if s.Generation > 0 {
-		fmt.Fprintf(&b, "; generation %d of %q with %d slices over %d endpoints, %d unknown to the resolver",
-			s.Generation, a.Target, a.Slices, a.Endpoints, s.UnknownOwners)
+		fmt.Fprintf(&b, "; generation %d of %q, %v old, with %d slices over %d endpoints, %d unknown to the resolver",
+			s.Generation, a.Target, a.Age.Round(time.Millisecond), a.Slices, a.Endpoints, s.UnknownOwners)
 	}
 	if a.StaleFor > 0 {
 		fmt.Fprintf(&b, "; out of touch with the sharding service for %v", a.StaleFor.Round(time.Millisecond))

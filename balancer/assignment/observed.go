@@ -136,6 +136,7 @@ func (w *Watcher) Status() Status {
 	s.ClientUUID = w.options.ClientUUID
 	if a := w.facts.assignment; a != nil {
 		s.Generation, s.Slices, s.Endpoints, s.Bytes = a.Generation, a.Slices(), len(a.Endpoints), a.Bytes()
+		s.Age = time.Since(s.ReceivedAt)
 	}
 	if !s.StreamConnected && !w.staleSince.IsZero() {
 		s.StaleFor = time.Since(w.staleSince)

@@ -56,6 +56,8 @@ type Status struct {
 	Endpoints  int
 	Bytes      int
 	ReceivedAt time.Time
+	// Age is how long ago that was.
+	Age time.Duration
 
 	// StreamConnected says whether a stream is open, StreamSince since when it
 	// has been so or not.

@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 		time.Sleep(time.Minute)
 		s := w.Status()
 		if s.Phase != Assigned || s.ChannelKey != cfg.ChannelKey || s.Target != cfg.Target || s.ClientUUID != "the-uuid" ||
-			s.Generation != 3 || s.Slices != 1 || s.Endpoints != 1 || s.Bytes <= 0 || time.Since(s.ReceivedAt) != time.Minute ||
+			s.Generation != 3 || s.Slices != 1 || s.Endpoints != 1 || s.Bytes <= 0 || time.Since(s.ReceivedAt) != time.Minute || s.Age != time.Minute ||
 			!s.StreamConnected || time.Since(s.StreamSince) != time.Minute || s.StaleFor != 0 || s.StreamsOpened != 1 || s.Accepted != 1 {
 			t.Errorf("status %+v", s)
 		}
