@@ -23,7 +23,8 @@ func TestRouterFollowsTheSurvivor(t *testing.T) {
 		if err := p.UpdateClientConnState(u); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, "the update", func() bool { return p.picker.cur.Load() != nil })
+		// Picks come first, then what the Router says of them.
+		soon(t, "the update", func() bool { return p.picker.cur.Load() != nil && p.route.current.Load() != nil })
 		return p
 	}
 	first := join("x-first", "a")
