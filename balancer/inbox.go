@@ -30,6 +30,15 @@ func (p *policy) post(add func(*inbox)) {
 	p.wakeUp()
 }
 
+// add is post for an endpoint and one of the inbox's lists, without a closure:
+// thousands may come at a time.
+func (p *policy) add(list *[]*endpoint, ep *endpoint) {
+	p.mu.Lock()
+	*list = append(*list, ep)
+	p.mu.Unlock()
+	p.wakeUp()
+}
+
 func (p *policy) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:

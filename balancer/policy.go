@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/balancer/pickfirst"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
-
-	"github.com/slicewire/slicewire/balancer/assignment"
 )
 
 // policy is the LB policy of one gRPC channel while it is not idle: a thin
@@ -110,20 +108,14 @@ func (p *policy) Close() {
 // endpointChanged is called by any goroutine when a child said something.
 func (p *policy) endpointChanged(ep *endpoint) {
 	if ep.changePending.CompareAndSwap(false, true) {
-		p.mu.Lock()
-		p.inbox.changed = append(p.inbox.changed, ep)
-		p.mu.Unlock()
-		p.wakeUp()
+		p.add(&p.inbox.changed, ep)
 	}
 }
 
 // requestConnection is called by picks.
 func (p *policy) requestConnection(ep *endpoint) {
 	if ep.connectAsked.CompareAndSwap(false, true) {
-		p.mu.Lock()
-		p.inbox.connect = append(p.inbox.connect, ep)
-		p.mu.Unlock()
-		p.wakeUp()
+		p.add(&p.inbox.connect, ep)
 	}
 }
 
@@ -230,10 +222,10 @@ func (p *policy) claimRoute(s resolver.State) {
 // endpoints that are not in it. Its cost grows with the list alone.
 func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	if len(usable) == 0 {
-		p.route.counts.emptyUpdates.Add(1)
+		p.route.router.counts.emptyUpdates.Add(1)
 		p.route.log().Warn("the name resolver gave no endpoints",
-			slog.Bool("kept_last", p.route.keepLastEndpoints && len(p.view.endpoints) > 0))
-		if p.route.keepLastEndpoints {
+			slog.Bool("kept_last", p.route.router.options.KeepLastEndpoints && len(p.view.endpoints) > 0))
+		if p.route.router.options.KeepLastEndpoints {
 			return nil
 		}
 	}
@@ -277,7 +269,7 @@ func (p *policy) publish(gone []*endpoint) {
 	state := p.route.watcher.State()
 	pub := &published{
 		target:     p.target,
-		counts:     p.route.counts,
+		counts:     p.route.router.counts,
 		config:     p.config,
 		oldHeaders: p.oldHeaders,
 		phase:      state.Phase,
@@ -286,9 +278,6 @@ func (p *policy) publish(gone []*endpoint) {
 	}
 	if state.Err != nil {
 		pub.err = fmt.Errorf("slicewire: target %q: %w", p.target, plainError(state.Err))
-	}
-	if pub.phase == assignment.Assigned && pub.slices == nil {
-		pub.phase = assignment.Waiting
 	}
 	if len(p.view.endpoints) == 0 {
 		pub.fail = fmt.Errorf("slicewire: target %q: the name resolver gave no endpoints; RPCs fail until it gives some", p.target)
@@ -315,8 +304,8 @@ func (p *policy) warnOfStrangers(pub *published) {
 func (p *policy) handleResolverError(err error) {
 	counts := &counters{} // nobody asks for these: there is no route yet
 	if p.route != nil {
-		counts = p.route.counts
-		p.route.counts.resolverErrors.Add(1)
+		counts = p.route.router.counts
+		p.route.router.counts.resolverErrors.Add(1)
 		p.route.resolverError.Store(&err)
 		p.route.log().Warn("the name resolver failed; the last endpoints stay in use", slog.Any("error", err))
 	}

@@ -13,13 +13,11 @@ import (
 	"github.com/slicewire/slicewire/balancer/assignment"
 )
 
-// route is what one policy needs beyond its own life: the assignment, the
-// counts, and the last config.
+// route is what one policy needs beyond its own life: the assignment and the
+// last config.
 type route struct {
-	router            *Router
-	watcher           *assignment.Watcher
-	counts            *counters
-	keepLastEndpoints bool
+	router  *Router
+	watcher *assignment.Watcher
 
 	// policy is the one in use: stored by claim and release, loaded by the
 	// watcher's goroutines.
@@ -38,11 +36,7 @@ type route struct {
 }
 
 func newRoute(r *Router) *route {
-	rt := &route{
-		router:            r,
-		counts:            r.counts,
-		keepLastEndpoints: r.options.KeepLastEndpoints,
-	}
+	rt := &route{router: r}
 	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
 	return rt
 }
@@ -88,7 +82,7 @@ func (rt *route) replace(pub *published, gone []*endpoint) {
 	defer rt.tally.Unlock()
 	rt.current.Store(pub)
 	for _, ep := range gone {
-		rt.counts.ready.Add(ep.picks.load())
+		rt.router.counts.ready.Add(ep.picks.load())
 	}
 }
 

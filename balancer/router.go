@@ -198,8 +198,7 @@ func (r *Router) Readiness() Readiness { return r.main.Load().readiness() }
 
 // WaitReady waits until RPCs can be routed: by an assignment of which the name
 // resolver knows an endpoint, or by fallback. It returns at once when that is so
-// already. The error
-// wraps ctx's, or is ErrClosed, and says what is missing.
+// already. The error wraps ctx's, or is ErrClosed, and says what is missing.
 func (r *Router) WaitReady(ctx context.Context) (Readiness, error) {
 	var ready Readiness
 	err := r.waitFor(ctx, "not ready", func() bool {

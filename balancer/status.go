@@ -104,20 +104,20 @@ func (rt *route) status() Status {
 		Config:         rt.config.Load(),
 		Assignment:     rt.watcher.Status(),
 		Readiness:      rt.readiness(),
-		ResolverErrors: rt.counts.resolverErrors.Load(),
-		EmptyUpdates:   rt.counts.emptyUpdates.Load(),
-		ConfigErrors:   rt.counts.configErrors.Load(),
+		ResolverErrors: rt.router.counts.resolverErrors.Load(),
+		EmptyUpdates:   rt.router.counts.emptyUpdates.Load(),
+		ConfigErrors:   rt.router.counts.configErrors.Load(),
 		Picks: PickCounts{
-			Ready:     rt.counts.ready.Load(),
-			Queued:    rt.counts.queued.Load(),
-			Failed:    rt.counts.failed.Load(),
-			Dropped:   rt.counts.dropped.Load(),
-			Keyless:   rt.counts.keyless.Load(),
+			Ready:     rt.router.counts.ready.Load(),
+			Queued:    rt.router.counts.queued.Load(),
+			Failed:    rt.router.counts.failed.Load(),
+			Dropped:   rt.router.counts.dropped.Load(),
+			Keyless:   rt.router.counts.keyless.Load(),
 			Fallbacks: make(map[string]uint64, reasons),
 		},
 	}
 	for r := range reasons {
-		s.Picks.Fallbacks[r.String()] = rt.counts.fallbacks[r].Load()
+		s.Picks.Fallbacks[r.String()] = rt.router.counts.fallbacks[r].Load()
 	}
 	if err := rt.resolverError.Load(); err != nil {
 		s.LastResolverError = *err

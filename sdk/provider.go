@@ -78,15 +78,16 @@ func (s *settings) validate() error {
 		}
 		problems = append(problems, s.services[key].check(key))
 	}
+	header := "x-key" // any good one will do, if the right one is bad or not known yet
 	if sh := s.sharding; sh != nil {
-		problems = append(problems, sh.validate())
+		if err := sh.validate(); err != nil {
+			problems = append(problems, err)
+		} else {
+			header = sh.KeyHeader
+		}
 		if _, ok := s.services[sh.ServiceKey]; !ok && s.provider == nil && sh.ServiceKey != "" {
 			problems = append(problems, s.unknownKey(sh.ServiceKey))
 		}
-	}
-	header := "x-key" // any good one will do, if the right one is bad or not known yet
-	if sh := s.sharding; sh != nil && sh.validate() == nil {
-		header = sh.KeyHeader
 	}
 	if _, err := interceptors.NewKey(header, s.key...); err != nil {
 		problems = append(problems, fmt.Errorf("WithKeyOptions: %w", err))
