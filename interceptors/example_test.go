@@ -1,6 +1,7 @@
 package interceptors_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -142,6 +143,59 @@ func ExampleForwardInboundKey() {
 	// Output:
 	// InvalidArgument
 	// x-shard-key: ["tenant-42"]
+}
+
+// showSelector prints the selector that a call would ask for.
+func showSelector(ctx context.Context, s *interceptors.Selectors, method string) {
+	name := selectorOf(s.Outgoing(ctx, method))
+	fmt.Printf("%s: %s\n", method, cmp.Or(name, "the default"))
+}
+
+// One call that is to be routed by the selector "hedged", with its key.
+func ExampleWithSelector() {
+	ctx := interceptors.WithKeyString(context.Background(), "tenant-42")
+	ctx = interceptors.WithSelector(ctx, "hedged")
+	showSelector(ctx, nil, "/shop.Orders/Get")
+	// Output: /shop.Orders/Get: hedged
+}
+
+// Reads go by load, writes by key, on one channel.
+func ExampleNewSelectors() {
+	selectors, err := interceptors.NewSelectors(map[string]string{
+		"/shop.Orders/Get":  "by-load",
+		"/shop.Orders/List": "by-load",
+		"/shop.Catalog/*":   "by-load",
+		"/shop.Catalog/Put": "default",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	key, err := interceptors.NewKey("x-shard-key")
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts := interceptors.Chain(
+		selectors.Pair(),
+		key.Pair(),
+		interceptors.Logging(slog.Default()),
+		interceptors.Retry(),
+	)
+	cc, err := grpc.NewClient("localhost:1", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cc.Close() //nolint:errcheck // ends the example
+
+	ctx := context.Background()
+	showSelector(ctx, selectors, "/shop.Orders/Get")
+	showSelector(ctx, selectors, "/shop.Orders/Put")
+	showSelector(ctx, selectors, "/shop.Catalog/Search")
+	showSelector(ctx, selectors, "/shop.Catalog/Put")
+	// Output:
+	// /shop.Orders/Get: by-load
+	// /shop.Orders/Put: the default
+	// /shop.Catalog/Search: by-load
+	// /shop.Catalog/Put: the default
 }
 
 // Logging, retries and timeouts for a channel; retries only where a method may

@@ -66,7 +66,7 @@ func (k *Key) Header() string { return k.header }
 // Unary returns the interceptor for unary calls.
 func (k *Key) Unary() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		ctx, err := k.outgoing(ctx, method, req, true)
+		ctx, err := k.outgoing(ctx, within, cc, method, req)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (k *Key) Unary() grpc.UnaryClientInterceptor {
 // message is known, so sources that read the request have nothing to read.
 func (k *Key) Stream() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		ctx, err := k.outgoing(ctx, method, nil, true)
+		ctx, err := k.outgoing(ctx, within, cc, method, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -103,14 +103,24 @@ func (k *Key) Pair() Pair { return Pair{Unary: k.Unary(), Stream: k.Stream()} }
 //
 // It is for those who start calls without a grpc interceptor. Each use starts a
 // new call; using it again on the context it returned changes nothing on the wire.
+// That context may make several calls, so nothing is remembered of any one of
+// them: see [Key.Begin].
 func (k *Key) Outgoing(ctx context.Context, fullMethod string, req any) (context.Context, error) {
-	return k.outgoing(ctx, fullMethod, req, false)
+	return k.outgoing(ctx, asked, nil, fullMethod, req)
 }
 
-// outgoing is Outgoing. With join set it belongs to a call that may have begun
-// further out (sdk outside, the user's interceptor inside): if that one has
-// resolved the same key it stays as it is, with its record.
-func (k *Key) outgoing(ctx context.Context, fullMethod string, req any, join bool) (context.Context, error) {
+// Begin is [Key.Outgoing] for one call on cc, which the context it returns may
+// make and no other; package sdk uses it. Only for a call begun by it, or by one of
+// the interceptors [Key], [Selectors] and [Retry], can a retry avoid the endpoints
+// that were tried. Those interceptors on cc see the call as begun here.
+func (k *Key) Begin(ctx context.Context, cc *grpc.ClientConn, fullMethod string, req any) (context.Context, error) {
+	return k.outgoing(ctx, begins, cc, fullMethod, req)
+}
+
+// outgoing is Outgoing for a stage. Within a call that has begun further out (sdk
+// outside, the user's interceptor inside) the record stays as it is if it resolved
+// the same key.
+func (k *Key) outgoing(ctx context.Context, st stage, cc *grpc.ClientConn, fullMethod string, req any) (context.Context, error) {
 	rec := callinfo.From(ctx)
 	mine := rec != nil && rec.Header == k.header
 	// One lookup, which does not allocate where the header is not set; the whole
@@ -145,13 +155,21 @@ func (k *Key) outgoing(ctx context.Context, fullMethod string, req any, join boo
 	}
 
 	wireIsRight := !has && onWire == nil || has && mine && len(onWire) == 1 && onWire[0] == key
-	if join && mine && wireIsRight && rec.HasKey == has && rec.Key == key {
+	same := st == within && rec.Is(cc, fullMethod)
+	if same && mine && wireIsRight && rec.HasKey == has && rec.Key == key {
 		return ctx, nil
 	}
 	if !wireIsRight {
 		ctx = k.write(ctx, key, has, onWire != nil)
 	}
-	return callinfo.NewContext(ctx, &callinfo.Call{Key: key, HasKey: has, Header: k.header, Derived: derived}), nil
+	next := st.next(rec, cc, fullMethod)
+	if same && rec.Header != "" {
+		// Somebody changed the key on the way here. One call may be spread over
+		// several keys so, and these do not avoid each other's endpoints.
+		next.Begin(cc, fullMethod)
+	}
+	next.Key, next.HasKey, next.Header, next.Derived = key, has, k.header, derived
+	return callinfo.NewContext(ctx, next), nil
 }
 
 // find asks the sources, then the inbound side.

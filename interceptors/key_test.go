@@ -130,7 +130,7 @@ func TestA04ResolvingTwiceChangesNothing(t *testing.T) {
 		{"none", newKey(t, header, interceptors.KeyOptional()), context.Background()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			first, err := tt.key.Outgoing(tt.ctx, unaryMethod, nil)
+			first, err := tt.key.Begin(tt.ctx, nil, unaryMethod, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

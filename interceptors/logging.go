@@ -50,9 +50,11 @@ func LogErrorText() LogOption {
 }
 
 // Logging logs calls to logger, by go-grpc-middleware's logging interceptors:
-// service, method, kind, code and duration. It never logs a key, a header or a
-// message. Placed outside [Retry] it logs each call once, inside each attempt.
-// A nil logger logs nothing.
+// service, method, kind, code and duration, and as "slicewire.selector" the
+// selector of a call that has one other than the default by [WithSelector], or by
+// [Selectors] further out. It never logs a key, a header or a message. Placed
+// outside [Retry] it logs each call once, inside each attempt. A nil logger logs
+// nothing.
 //
 // A call that is refused for its key, for want of one mostly, is only logged by a
 // Logging outside [Key.Pair]. Package sdk gives calls their keys further out than
@@ -88,10 +90,11 @@ func Logging(logger *slog.Logger, opts ...LogOption) Pair {
 	}
 }
 
-// clean takes the error's text out, unless it is wanted and holds no key.
+// clean takes the error's text out, unless it is wanted and holds no key, and adds
+// the selector.
 func (s *logSettings) clean(ctx context.Context, fields []any) []any {
-	const errorField = "grpc.error"
-	kept := make([]any, 0, len(fields))
+	const errorField, selectorField = "grpc.error", "slicewire.selector"
+	kept := make([]any, 0, len(fields)+2)
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, value := fields[i], fields[i+1]
 		if name == errorField {
@@ -101,6 +104,9 @@ func (s *logSettings) clean(ctx context.Context, fields []any) []any {
 			value = withoutKey(ctx, fmt.Sprint(value))
 		}
 		kept = append(kept, name, value)
+	}
+	if call := callinfo.From(ctx); call != nil && call.Selector != callinfo.Selector("") {
+		kept = append(kept, selectorField, call.Selector.Value())
 	}
 	return kept
 }

@@ -139,6 +139,34 @@ func TestLoggingLines(t *testing.T) {
 			t.Errorf("level %v, want ERROR", lines[0]["level"])
 		}
 	})
+	t.Run("selector", func(t *testing.T) {
+		var buf syncBuffer
+		logger := slog.New(slog.NewJSONHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		byMethod := newSelectors(t, map[string]string{outputMethod: "reads"})
+		c := dial(t, newServer(t, nil).addr, interceptors.Chain(byMethod.Pair(), interceptors.Logging(logger))...)
+		for _, tt := range []struct {
+			name string
+			call func(context.Context) error
+			want any
+		}{
+			{"asked for", func(ctx context.Context) error { return duplex(interceptors.WithSelector(ctx, "mine"), c) }, "mine"},
+			{"by its method", func(ctx context.Context) error { _, err := output(ctx, c); return err }, "reads"},
+			{"default asked for", func(ctx context.Context) error { _, err := output(interceptors.WithSelector(ctx, ""), c); return err }, nil},
+			{"default", func(ctx context.Context) error { return duplex(ctx, c) }, nil},
+		} {
+			before := len(buf.String())
+			if err := tt.call(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			var line map[string]any
+			if err := json.Unmarshal([]byte(buf.String()[before:]), &line); err != nil {
+				t.Fatal(err)
+			}
+			if line["slicewire.selector"] != tt.want {
+				t.Errorf("%s: the line says selector %v, want %v", tt.name, line["slicewire.selector"], tt.want)
+			}
+		}
+	})
 	t.Run("no logger", func(t *testing.T) {
 		if p := interceptors.Logging(nil); p.Unary != nil || p.Stream != nil {
 			t.Errorf("Logging(nil) does something")

@@ -1,12 +1,16 @@
 package interceptors
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/retry"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // RetryOption sets one thing of [Retry].
@@ -52,8 +56,9 @@ func RetryAttemptTimeout(d time.Duration) RetryOption {
 
 // Retry tries failed calls again, by go-grpc-middleware's retry interceptors.
 // Every attempt is picked anew, so it goes by the newest assignment, with the
-// same single key (field case IM-03), and from the second on has its number in
-// the header "x-retry-attempt". Options of that package given to one call, such
+// same single key (field case IM-03) and the same selector, avoids the endpoints
+// that the attempts before went to while the selector has others, and from the
+// second on has its number in the header "x-retry-attempt". Options of that package given to one call, such
 // as retry.Disable(), work.
 //
 // Put [Key.Pair] before it; package sdk does so by itself. A call without a key
@@ -82,7 +87,17 @@ func Retry(opts ...RetryOption) Pair {
 		retry.WithRetriable(s.retriable),
 	}
 	unary := retry.UnaryClientInterceptor(append(slices.Clone(common), retry.WithPerRetryTimeout(s.attemptTimeout))...)
-	return Pair{Unary: unary, Stream: retryStream(retry.StreamClientInterceptor(common...))}
+	stream := retryStream(retry.StreamClientInterceptor(common...))
+	// Whatever is further in makes a record for each attempt. They are of one call
+	// because it begins here, unless it has begun further out.
+	return Pair{
+		Unary: func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return unary(callinfo.Begin(ctx, cc, method), method, req, reply, cc, invoker, opts...)
+		},
+		Stream: func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return stream(callinfo.Begin(ctx, cc, method), desc, cc, method, streamer, opts...)
+		},
+	}
 }
 
 func (s retrySettings) backoff() retry.BackoffFunc {

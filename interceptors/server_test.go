@@ -118,13 +118,18 @@ func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func dial(t testing.TB, target string, opts ...grpc.DialOption) pb.TestServiceClient {
 	t.Helper()
+	return pb.NewTestServiceClient(connect(t, target, opts...))
+}
+
+func connect(t testing.TB, target string, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
 	opts = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	cc, err := grpc.NewClient(target, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cc.Close() })
-	return pb.NewTestServiceClient(cc)
+	return cc
 }
 
 func testContext(t testing.TB) context.Context {
