@@ -44,6 +44,7 @@ type measure struct {
 var measures = []measure{
 	{"pick", measurePick},
 	{"scaling", measureScaling},
+	{"selection", measureSelection},
 	{"lookup", measureLookup},
 	{"state", measureStateChange},
 	{"resolver", measureResolverUpdate},

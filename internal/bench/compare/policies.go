@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	lb "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/balancer/leastrequest"
 	"google.golang.org/grpc/balancer/pickfirst"
 	"google.golang.org/grpc/balancer/ringhash"
 	"google.golang.org/grpc/balancer/roundrobin"
+	"google.golang.org/grpc/balancer/weightedroundrobin"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 
@@ -80,9 +83,15 @@ var peers = []struct{ label, name, config string }{
 	{"pick_first", pickfirst.Name, `{}`},
 }
 
+// selectionPeers are those that selection policies are compared with.
+var selectionPeers = []struct{ label, name, config string }{
+	{"least_request", leastrequest.Name, `{"choiceCount":2}`},
+	{"weighted_round_robin", weightedroundrobin.Name, `{}`},
+}
+
 // startPeer is a policy of grpc-go over the same endpoints.
 func startPeer(label string, endpoints []resolver.Endpoint) (*host, error) {
-	for _, p := range peers {
+	for _, p := range slices.Concat(peers, selectionPeers) {
 		if p.label != label {
 			continue
 		}
