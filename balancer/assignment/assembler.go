@@ -2,6 +2,7 @@ package assignment
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 )
@@ -46,6 +47,11 @@ type assembler struct {
 	end     []byte
 	endLen  int
 	endCopy []byte
+
+	// Of build:
+	ctx         context.Context // ends it early: see pause
+	steps       int             // calls of pause
+	interrupted bool            // by pause
 }
 
 // run is slices that arrived one after the other, each starting where the one
@@ -69,6 +75,15 @@ var errTooLarge = errors.New("the assignment is too large")
 // reset forgets everything gathered; field case AP-01: no residue.
 func (a *assembler) reset() {
 	*a = assembler{maxBytes: a.maxBytes, previous: a.previous}
+}
+
+// complete hands over what was gathered and leaves an empty assembler, so that
+// the next assignment is gathered while this one is built.
+func (a *assembler) complete() *assembler {
+	whole := *a
+	a.previous = sizes{keys: len(a.keys), slices: a.slices(), owners: len(a.owners)}
+	a.reset()
+	return &whole
 }
 
 // slices is how many slices came, good and bad.

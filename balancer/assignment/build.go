@@ -3,11 +3,15 @@ package assignment
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"slices"
 
 	"github.com/slicewire/slicewire/balancer/keyrange"
 )
+
+// noChunk is what is wrong with an assignment that is a metadata alone.
+const noChunk = "the metadata came without any chunk"
 
 // build turns what was gathered into an Assignment. Without one, or where
 // slices had to be dropped, message says why; it is ready for an ack. The
@@ -16,10 +20,19 @@ import (
 // Revision 2026-08: any fault refuses the whole. Revision 2026-10: bad slices
 // and all slices that overlap are dropped, gaps become slices of Kind Gap, and
 // only an assignment without a usable slice is refused.
-func (a *assembler) build(generation int64, revision Revision) (_ *Assignment, message string) {
-	defer a.reset()
+//
+// When ctx ends, build does so soon after, with neither: pause says how soon.
+func (a *assembler) build(ctx context.Context, generation int64, revision Revision) (made *Assignment, message string) {
+	a.ctx = ctx
+	defer func() {
+		if a.interrupted { // any other panic is somebody's fault and goes on
+			_ = recover()
+			made, message = nil, ""
+		}
+		a.reset()
+	}()
 	if a.chunks == 0 {
-		return nil, "the metadata came without any chunk"
+		return nil, noChunk
 	}
 	a.closeRun()
 	if a.sortRuns(); a.whole() {
@@ -32,6 +45,26 @@ func (a *assembler) build(generation int64, revision Revision) (_ *Assignment, m
 	}
 	l := a.fillGaps(usable, ends, faults)
 	return a.finish(generation, l, clipText(faults.String(), maxMessageRunes))
+}
+
+// pauseEvery is how many slices build works on between two looks at its context.
+const pauseEvery = 4096
+
+// pause is called for every slice or comparison in the long loops of build, and
+// leaves it by a panic once its context has ended: a sort can not be left
+// otherwise. What goes on unasked is one clearing or copying of an array, and
+// keyrange.New.
+func (a *assembler) pause() {
+	if a.steps++; a.steps%pauseEvery == 0 {
+		a.leaveIfEnded()
+	}
+}
+
+func (a *assembler) leaveIfEnded() {
+	if err := a.ctx.Err(); err != nil {
+		a.interrupted = true
+		panic(err)
+	}
 }
 
 // sortRuns puts runs in the order of their start keys. Their slices stay where
@@ -50,6 +83,7 @@ func (a *assembler) sortRuns() {
 	}
 	a.setWords()
 	slices.SortFunc(a.runs, func(x, y run) int {
+		a.pause()
 		if x.word != y.word {
 			return cmp.Compare(x.word, y.word)
 		}
@@ -64,6 +98,7 @@ func (a *assembler) setWords() {
 	shared := -1
 	var some []byte
 	for _, r := range a.runs {
+		a.pause()
 		key := a.start(r.first)
 		switch {
 		case len(key) == 0: // below every other key, whatever those share
@@ -78,6 +113,7 @@ func (a *assembler) setWords() {
 		}
 	}
 	for i := range a.runs {
+		a.pause()
 		var word [8]byte
 		if key := a.start(a.runs[i].first); len(key) > 0 {
 			copy(word[:], key[shared:])
@@ -94,6 +130,7 @@ func (a *assembler) whole() bool {
 	}
 	reach := bound{key: []byte{}}
 	for _, r := range a.runs {
+		a.pause()
 		if r.fault != noFault || reach.compare(a.start(r.first)) != 0 {
 			return false
 		}
@@ -145,6 +182,7 @@ func (a *assembler) joinRuns() layout {
 	l := layout{keys: make([]byte, 0, len(a.keys)), keyEnds: make([]uint32, 0, a.slices())}
 	for _, r := range a.runs {
 		for s := r.first; s <= r.last; s++ {
+			a.pause()
 			l.keys = append(l.keys, a.start(s)...)
 			l.keyEnds = append(l.keyEnds, uint32(len(l.keys)))
 		}
@@ -153,6 +191,7 @@ func (a *assembler) joinRuns() layout {
 	l.owners, l.ownerEnds = make([]uint32, 0, len(a.owners)), make([]uint32, 0, len(a.ownerEnds))
 	for _, r := range a.runs {
 		for s := r.first; s <= r.last; s++ {
+			a.pause()
 			l.owners = append(l.owners, a.ownersOf(s)...)
 			l.ownerEnds = append(l.ownerEnds, uint32(len(l.owners)))
 		}
@@ -177,12 +216,16 @@ func (a *assembler) inspect() (usable []uint32, ends sliceEnds, faults *report) 
 	order := make([]uint32, 0, n)
 	for _, r := range a.runs {
 		for s := r.first; s <= r.last; s++ {
+			a.pause()
 			if found[s] == noFault {
 				order = append(order, s)
 			}
 		}
 	}
-	byStart := func(x, y uint32) int { return bytes.Compare(a.start(x), a.start(y)) }
+	byStart := func(x, y uint32) int {
+		a.pause()
+		return bytes.Compare(a.start(x), a.start(y))
+	}
 	if !slices.IsSortedFunc(order, byStart) {
 		slices.SortFunc(order, byStart)
 	}
@@ -202,6 +245,7 @@ func (a *assembler) markBadOwners(found []fault) {
 	endpoints := len(a.nameEnds)
 	outside := func(owner uint32) bool { return uint64(owner) >= uint64(endpoints) }
 	for s := range found {
+		a.pause()
 		switch owners := a.ownersOf(uint32(s)); {
 		case found[s] != noFault:
 		case slices.ContainsFunc(owners, outside):
@@ -221,6 +265,7 @@ func markOverlaps(a *assembler, order []uint32, ends sliceEnds, found []fault) {
 	var reach bound
 	var holder uint32
 	for i, s := range order {
+		a.pause()
 		if i > 0 && reach.compare(a.start(s)) > 0 {
 			found[s], found[holder] = overlap, overlap
 		}
@@ -250,6 +295,7 @@ func (e sliceEnds) of(slice uint32) bound {
 func (a *assembler) walkGaps(usable []uint32, ends sliceEnds, missing func(start []byte, after int64), each func(slice uint32)) {
 	reach, before := bound{key: []byte{}}, int64(-1)
 	for _, s := range usable {
+		a.pause()
 		if reach.compare(a.start(s)) < 0 {
 			missing(reach.key, before)
 		}
@@ -284,11 +330,11 @@ func (a *assembler) fillGaps(usable []uint32, ends sliceEnds, faults *report) la
 // what validation let through against its purpose is refused, not put in force.
 func (a *assembler) finish(generation int64, l layout, message string) (*Assignment, string) {
 	a.keys, a.keyEnds, a.owners, a.ownerEnds = nil, nil, nil, nil
+	a.leaveIfEnded()
 	index, err := keyrange.New(l.keys, l.keyEnds)
 	if err != nil {
 		return nil, clipText("the slices cannot be indexed: "+err.Error(), maxMessageRunes)
 	}
-	a.previous = sizes{keys: len(l.keys), slices: len(l.keyEnds), owners: len(l.owners)}
 	names := string(a.names)
 	endpoints := make([]string, len(a.nameEnds))
 	from := uint32(0)

@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -153,7 +154,7 @@ func TestBuildChunksBetweenIgnoredMessages(t *testing.T) {
 	if len(asm.runs) != 1 {
 		t.Errorf("%d runs, want 1", len(asm.runs))
 	}
-	a, message := asm.build(1, Revision202608)
+	a, message := asm.complete().build(context.Background(), 1, Revision202608)
 	if a == nil {
 		t.Fatal(message)
 	}
@@ -166,7 +167,7 @@ func TestBuildChunksBetweenIgnoredMessages(t *testing.T) {
 func TestBuildWithoutChunk(t *testing.T) {
 	for _, revision := range []Revision{Revision202608, Revision202610} {
 		asm := &assembler{maxBytes: 1 << 20}
-		if a, message := asm.build(1, revision); a != nil || !strings.Contains(message, "without any chunk") {
+		if a, message := asm.complete().build(context.Background(), 1, revision); a != nil || !strings.Contains(message, "without any chunk") {
 			t.Errorf("%v: %v, %q", revision, a, message)
 		}
 		if a, message, _ := Decode(1, revision, []byte{0x12, 0}); a != nil || message == "" {

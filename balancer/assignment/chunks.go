@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -17,7 +18,7 @@ func Decode(generation int64, revision Revision, chunks ...[]byte) (a *Assignmen
 			return nil, "", fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}
-	a, message = asm.build(generation, revision)
+	a, message = asm.build(context.Background(), generation, revision)
 	if a == nil {
 		return nil, message, fmt.Errorf("%w: %w", errRefused, errors.New(message))
 	}

@@ -16,42 +16,33 @@ import (
 	"github.com/slicewire/slicewire/internal/wire"
 )
 
-const (
-	// lingerTime is how long an ended stream is read on, so that the ack that
-	// refuses an assignment goes out before the stream is cancelled.
-	lingerTime = 250 * time.Millisecond
-	// sendTimeout is how long one message to the service may be stuck in flow
-	// control. A service that sends and never reads would stop us otherwise.
-	sendTimeout = 20 * time.Second
-	// recheckTime is how long a stream waits for a connection before the channel
-	// is asked again what is wrong.
-	recheckTime = 10 * time.Second
-)
+// recheckTime is how long a stream waits for a connection before the channel is
+// asked again what is wrong.
+const recheckTime = 10 * time.Second
 
 var (
 	errSilent = errors.New("no message within the refresh interval")
 	errWaited = errors.New("no connection yet")
-	errStuck  = fmt.Errorf("the sharding service did not read an ack within %v", sendTimeout)
 )
 
-// client does the I/O for one channel and target. newClient starts its one
-// goroutine, close ends it and waits.
+// client does the I/O for one channel and target. newClient starts its
+// goroutine, which reads, and which starts and awaits a builder for each stream;
+// close ends both and waits.
 type client struct {
 	cc       grpc.ClientConnInterface
 	target   string
 	options  Options
 	sink     sink
-	revision atomic.Uint32 // a Revision; the watcher stores, the goroutine loads
+	revision atomic.Uint32 // a Revision; the watcher stores, the goroutines load
 
-	// Of the goroutine:
-	machine  machine
-	assembly assembler
+	machine  machine   // of the builder while there is one, else of the goroutine
+	assembly assembler // of the goroutine
 
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// sink is told what a client sees, from the client's goroutine.
+// sink is told what a client sees, from the client's goroutines, one at a time.
 type sink interface {
 	// unreachable is told what keeps the channel from connecting, time and again
 	// while a stream waits for that. warn says to tell the operator.
@@ -121,7 +112,7 @@ func (c *client) stream(parent context.Context) (openAt time.Time) {
 	if err == nil {
 		c.machine.opened(time.Now())
 		c.sink.streamOpened(c)
-		err = c.converse(ctx, cancel, watch, generation)
+		err = c.converse(parent, ctx, cancel, watch, generation)
 	}
 	c.assembly.reset() // chunks of a dead stream are never completed
 	c.machine.revision = Revision(c.revision.Load())
@@ -155,24 +146,12 @@ func (c *client) open(ctx context.Context, cancel context.CancelCauseFunc) (*wir
 	return wire.Open(ctx, c.cc, c.options.MaxMessageBytes)
 }
 
-// converse sends the first message, answers what comes, and returns why the
+// converse sends the first message, has what comes answered, and returns why the
 // stream ended. By then it is over on the channel too: the channel may be
-// released right after (field case LL-04). cancel ends the stream with a cause.
-func (c *client) converse(ctx context.Context, cancel context.CancelCauseFunc, watch *wire.Watch, generation int64) (err error) {
-	over := false
-	refresh := c.startRefresh(cancel)
-	defer func() {
-		refresh.stop()
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		cancel(err)
-		for !over {
-			_, recvErr := watch.Recv()
-			over = recvErr != nil
-		}
-	}()
-	err = c.send(cancel, watch, &wire.WatchShardingAssignmentRequest{
+// released right after (field case LL-04). parent is the client's context, ctx
+// the stream's, and cancel ends the stream with a cause.
+func (c *client) converse(parent, ctx context.Context, cancel context.CancelCauseFunc, watch *wire.Watch, generation int64) error {
+	send(cancel, watch, &wire.WatchShardingAssignmentRequest{
 		Request: &wire.WatchShardingAssignmentRequest_InitialClientConfig{
 			InitialClientConfig: &wire.InitialClientConfig{
 				Target:           c.target,
@@ -181,78 +160,47 @@ func (c *client) converse(ctx context.Context, cancel context.CancelCauseFunc, w
 			},
 		},
 	})
-	// io.EOF says that the stream is over; Recv knows why.
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	in := newInbox(c.options.MaxAssignmentBytes, generation)
+	b := &builder{client: c, in: in, watch: watch, over: ctx.Done(), end: cancel}
+	refused := make(chan error, 1)
+	go func() { refused <- b.run(parent) }() // ends with the inbox, or with parent
+
+	err := c.read(cancel, watch, in)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
+	in.close()
+	cancel(err) // no ack can reach the service any more
+	if refusal := <-refused; refusal != nil {
+		return refusal
+	}
+	return err
+}
+
+// read puts what comes on the stream together until the stream is over, and
+// returns how it ended.
+func (c *client) read(cancel context.CancelCauseFunc, watch *wire.Watch, in *inbox) error {
+	refresh := c.startRefresh(cancel)
+	defer refresh.stop()
 	for {
 		f, err := watch.Recv()
 		if err != nil {
-			over = true
 			return err
 		}
 		refresh.restart()
+		if !in.room(c.assembly.bytes() + len(f.Bytes)) {
+			continue // the stream is being ended, and the rest is nobody's
+		}
 		kind, generation, err := c.assembly.frame(f.Bytes)
 		if err != nil {
-			return err
-		}
-		if kind != messageMetadata {
-			// Load report settings, unset and unknown responses are ignored, between
-			// chunks too (A-34, field case AP-11).
+			in.close()
+			cancel(err)
 			continue
 		}
-		d, err := c.decide(ctx, generation)
-		if err != nil {
-			return err
-		}
-		// In force before the ack says so.
-		c.sink.received(c, d)
-		err = c.send(cancel, watch, &wire.WatchShardingAssignmentRequest{
-			Request: &wire.WatchShardingAssignmentRequest_AssignmentAck{AssignmentAck: d.ack},
-		})
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if d.end {
-			over = c.linger(cancel, watch, d.err)
-			return d.err
-		}
-	}
-}
-
-// decide is the answer to a metadata. Its only error is ctx's: a build may have
-// to wait, and takes a while, and a closed client says nothing.
-func (c *client) decide(ctx context.Context, generation int64) (decision, error) {
-	c.machine.revision = Revision(c.revision.Load())
-	d := c.machine.metadata(generation)
-	if !d.build {
-		c.assembly.reset()
-		return d, nil
-	}
-	if err := buildGate.enter(ctx); err != nil {
-		return decision{}, err
-	}
-	a, message := c.assembly.build(generation, c.machine.revision)
-	buildGate.leave()
-	return c.machine.built(generation, a, message), ctx.Err()
-}
-
-// send sends one message. The stream's context bounds it, and a timer that
-// cancels the stream if the service does not read.
-func (c *client) send(cancel context.CancelCauseFunc, watch *wire.Watch, m *wire.WatchShardingAssignmentRequest) error {
-	stuck := time.AfterFunc(sendTimeout, func() { cancel(errStuck) })
-	defer stuck.Stop()
-	return watch.Send(m)
-}
-
-// linger reads on until the stream is over, for a bounded moment: cancelling at
-// once could overtake the ack.
-func (c *client) linger(cancel context.CancelCauseFunc, watch *wire.Watch, cause error) (over bool) {
-	enough := time.AfterFunc(lingerTime, func() { cancel(cause) })
-	defer enough.Stop()
-	for {
-		if _, err := watch.Recv(); err != nil {
-			return true
+		// Load report settings, unset and unknown responses are ignored, between
+		// chunks too (A-34, field case AP-11).
+		if kind == messageMetadata {
+			in.put(generation, c.assembly.complete())
 		}
 	}
 }

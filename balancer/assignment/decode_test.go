@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -211,7 +212,7 @@ func TestChunkAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, message := a.build(1, Revision202608); got == nil {
+		if got, message := a.complete().build(context.Background(), 1, Revision202608); got == nil {
 			t.Fatal(message)
 		}
 	}
@@ -240,7 +241,7 @@ func BenchmarkAssemble(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if got, message := a.build(1, Revision202608); got == nil {
+				if got, message := a.complete().build(context.Background(), 1, Revision202608); got == nil {
 					b.Fatal(message)
 				}
 			}
@@ -256,7 +257,7 @@ func BenchmarkAssemble(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if got, message := a.build(1, Revision202608); got == nil {
+				if got, message := a.complete().build(context.Background(), 1, Revision202608); got == nil {
 					b.Fatal(message)
 				}
 			}

@@ -2,17 +2,24 @@ package assignment
 
 import "context"
 
-// gate lets one holder in at a time.
-type gate chan struct{}
+// Gate lets one build at a time through. Enter waits for its turn and fails only
+// with ctx's error; Leave has to follow any other return. first says that RPCs
+// wait for what will be built, for there is nothing older to serve them: such a
+// build may go before others.
+type Gate interface {
+	Enter(ctx context.Context, first bool) error
+	Leave()
+}
 
-// buildGate is shared by every Watcher of the process: one assignment is checked
-// and indexed at a time, so that a change of many large ones takes one core and
-// the memory of one build, not of all (seed 001, rebuild gate). Nobody picks
-// through it: the old assignment serves meanwhile.
+// buildGate is the Gate of every Watcher of the process that was not given one:
+// one assignment is checked and indexed at a time, so that a change of many large
+// ones takes one core and the memory of one build, not of all (seed 001, rebuild
+// gate). Nobody picks through it: the old assignment serves meanwhile.
 var buildGate = make(gate, 1)
 
-// enter waits for its turn; it fails with ctx's error. leave has to follow.
-func (g gate) enter(ctx context.Context) error {
+type gate chan struct{}
+
+func (g gate) Enter(ctx context.Context, _ bool) error {
 	select {
 	case g <- struct{}{}:
 		return nil
@@ -21,4 +28,4 @@ func (g gate) enter(ctx context.Context) error {
 	}
 }
 
-func (g gate) leave() { <-g }
+func (g gate) Leave() { <-g }

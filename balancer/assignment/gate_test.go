@@ -43,6 +43,6 @@ func TestA24BuildsTakeTurns(t *testing.T) {
 	if s := other.State(); s.Phase == Assigned {
 		t.Errorf("a closed Watcher was assigned: %+v", s)
 	}
-	buildGate.leave()
+	buildGate.Leave()
 	eventually(t, "the last of the burst", func() bool { return owner(w, "k") == "owner-20" })
 }

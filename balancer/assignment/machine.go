@@ -12,7 +12,7 @@ import (
 
 // machine decides for one client, that is one channel and target. It is pure:
 // events come in with their time, decisions go out; it has no clock, does no
-// I/O and starts nothing. Its one owner is the client's goroutine.
+// I/O and starts nothing. It has one owner at a time: see client.
 type machine struct {
 	revision Revision
 	backoff  backoff.Config
@@ -34,7 +34,7 @@ type machine struct {
 
 // decision is what the client is to do, in this order.
 type decision struct {
-	build   bool // build what was assembled and tell built; else it is forgotten
+	build   bool // have it built and tell built; else it is forgotten
 	publish *Assignment
 	err     error // for the log and the status
 	// report says that err is a result RPCs need not wait for any longer, unless
@@ -56,6 +56,7 @@ const (
 	noVerdict verdict = iota
 	accepted
 	stale
+	superseded
 	invalid
 )
 
@@ -120,6 +121,12 @@ func (m *machine) built(generation int64, a *Assignment, message string) decisio
 		report:  m.revision == Revision202610,
 		end:     m.revision == Revision202608,
 	}
+}
+
+// superseded is the event that a newer generation came whole before one was begun
+// to be built. That is nobody's fault: the stream stays and nothing is reported.
+func (m *machine) superseded(generation, by int64) decision {
+	return decision{verdict: superseded, ack: refusal(generation, fmt.Sprintf("superseded by generation %d before it was put in force", by))}
 }
 
 func refusal(generation int64, reason string) *wire.AssignmentAck {

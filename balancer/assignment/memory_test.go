@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"context"
 	"iter"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func TestMemory(t *testing.T) {
 			}
 			after()
 		}
-		a, message := asm.build(1, Revision202608)
+		a, message := asm.complete().build(context.Background(), 1, Revision202608)
 		if a == nil {
 			t.Fatal(message)
 		}
@@ -141,7 +142,7 @@ func TestFlatMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if held, _ = asm.build(g, Revision202608); held == nil {
+		if held, _ = asm.complete().build(context.Background(), g, Revision202608); held == nil {
 			t.Fatal("refused")
 		}
 	}

@@ -83,6 +83,8 @@ func (w *Watcher) received(c *client, d decision) {
 			w.spoke = true
 		case stale:
 			w.counts.Stale++
+		case superseded:
+			w.counts.Superseded++
 		case invalid:
 			w.counts.Invalid++
 		}
@@ -102,6 +104,9 @@ func (w *Watcher) received(c *client, d decision) {
 	})
 	level, message := slog.LevelDebug, "assignment refused"
 	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration()}
+	if d.verdict == superseded {
+		message = "assignment superseded"
+	}
 	if d.publish != nil {
 		level, message = slog.LevelInfo, "assignment received"
 		attributes = append(attributes, "slices", d.publish.Slices(), "endpoints", len(d.publish.Endpoints))

@@ -67,10 +67,15 @@ type Options struct {
 	// A119 has no heartbeat and a healthy sharding service may be silent for hours.
 	RefreshInterval time.Duration
 	// MaxAssignmentBytes bounds what is buffered for one assignment, on the wire
-	// as well as in memory. 0 means 256 MiB; 4 GiB - 1 is the most.
+	// as well as in memory, and in memory for all that one client buffers: what
+	// arrives, what waits to be built and what is being built. Past it the stream is
+	// not read on until a build is over. 0 means 256 MiB; 4 GiB - 1 is the most.
 	MaxAssignmentBytes int
 	// MaxMessageBytes bounds one message of the sharding service. 0 means 16 MiB.
 	MaxMessageBytes int
+	// Gate is what builds of assignments pass through, one at a time. Nil means one
+	// for all Watchers of the process that have no other.
+	Gate Gate
 	// Logger is told what happens to streams and assignments, never a key. Nil
 	// discards.
 	Logger *slog.Logger
@@ -101,6 +106,9 @@ func (o Options) withDefaults() Options {
 	o.MaxAssignmentBytes = int(min(int64(o.MaxAssignmentBytes), math.MaxUint32))
 	if o.MaxMessageBytes <= 0 {
 		o.MaxMessageBytes = defaultMaxMessageBytes
+	}
+	if o.Gate == nil {
+		o.Gate = buildGate
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

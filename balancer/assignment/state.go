@@ -73,6 +73,9 @@ type Status struct {
 	Accepted      int64
 	Stale         int64
 	Invalid       int64
+	// Superseded counts assignments that a newer one overtook before their build
+	// began. They are refused without a fault.
+	Superseded int64
 
 	// LastError is the newest error of provider, connection, stream or assignment, "" without one.
 	LastError string

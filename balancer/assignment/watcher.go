@@ -17,7 +17,8 @@ import (
 // timeout and the published State. All methods may be called concurrently.
 //
 // NewWatcher starts one goroutine, which makes channels and clients; each
-// client has one more. Close ends and awaits them all.
+// client has one more, and one that builds while it has a stream. Close ends and
+// awaits them all, in the midst of a build too.
 type Watcher struct {
 	options  Options
 	onChange func()
