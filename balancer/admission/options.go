@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// BreakerOptions are the settings of a [Breaker]. A zero field has its default.
+type BreakerOptions struct {
+	// MinThroughput is how many calls the window must hold before their failures
+	// can open the breaker. 20 by default, at most 1,000,000.
+	MinThroughput int
+	// FailureRatio is the share of failures, reached or exceeded, that opens it.
+	// 0.5 by default; above 0, at most 1.
+	FailureRatio float64
+	// Window is how far back calls count. It moves on in 16 steps, so a call counts
+	// for at least 15/16 of it. 30 s by default; 1 s to 24 h.
+	Window time.Duration
+	// OpenFor is how long an open breaker refuses everything. 10 s by default; 1 ms
+	// to 24 h.
+	OpenFor time.Duration
+	// HalfOpenCalls is how many trial calls are let through after that, all of
+	// which must succeed to close the breaker. 1 by default, at most 31.
+	HalfOpenCalls int
+	// Judge replaces [Outcome.Verdict] as what counts as a failure. It is called by
+	// the goroutine of each RPC that ends.
+	Judge func(Outcome) Verdict
+	// Observer is told of each change of state, see [Edge].
+	Observer func(Edge)
+	// Clock replaces the process's monotonic clock, for tests and simulations. It
+	// counts from any start, is never negative and never goes back.
+	Clock func() time.Duration
+}
+
+const (
+	minWindow      = time.Second
+	minOpenFor     = time.Millisecond
+	maxDuration    = 24 * time.Hour
+	maxThroughput  = 1_000_000
+	maxTrialCalls  = 1<<trialBits - 1
+	defaultCalls   = 20
+	defaultRatio   = 0.5
+	defaultWindow  = 30 * time.Second
+	defaultOpenFor = 10 * time.Second
+)
+
+// withDefaults fills in what is zero and reports everything that is not allowed.
+func (o BreakerOptions) withDefaults() (BreakerOptions, error) {
+	o.MinThroughput = or(o.MinThroughput, defaultCalls)
+	o.FailureRatio = or(o.FailureRatio, defaultRatio)
+	o.Window = or(o.Window, defaultWindow)
+	o.OpenFor = or(o.OpenFor, defaultOpenFor)
+	o.HalfOpenCalls = or(o.HalfOpenCalls, 1)
+	if o.Judge == nil {
+		o.Judge = Outcome.Verdict
+	}
+	if o.Clock == nil {
+		start := time.Now()
+		o.Clock = func() time.Duration { return time.Since(start) }
+	}
+
+	var problems []error
+	wrong := func(field string, is, allowed any) {
+		problems = append(problems, fmt.Errorf("admission: BreakerOptions.%s is %v; allowed is %v, or 0 for the default", field, is, allowed))
+	}
+	if o.MinThroughput < 1 || o.MinThroughput > maxThroughput {
+		wrong("MinThroughput", o.MinThroughput, fmt.Sprintf("1 to %d calls", maxThroughput))
+	}
+	if !(o.FailureRatio > 0 && o.FailureRatio <= 1) { // so that NaN is refused
+		wrong("FailureRatio", o.FailureRatio, "above 0 and at most 1")
+	}
+	if o.Window < minWindow || o.Window > maxDuration {
+		wrong("Window", o.Window, fmt.Sprintf("%v to %v", minWindow, maxDuration))
+	}
+	if o.OpenFor < minOpenFor || o.OpenFor > maxDuration {
+		wrong("OpenFor", o.OpenFor, fmt.Sprintf("%v to %v", minOpenFor, maxDuration))
+	}
+	if o.HalfOpenCalls < 1 || o.HalfOpenCalls > maxTrialCalls {
+		wrong("HalfOpenCalls", o.HalfOpenCalls, fmt.Sprintf("1 to %d calls", maxTrialCalls))
+	}
+	return o, errors.Join(problems...)
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
