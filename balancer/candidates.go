@@ -3,57 +3,90 @@ package balancer
 import (
 	"math/rand/v2"
 
-	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // verdict is what a scan over candidates found.
 type verdict uint8
 
 const (
-	chosen  verdict = iota // result is the pick
-	queue                  // a connection is on its way
-	nobody                 // no candidate is known
-	failing                // all candidates are in TRANSIENT_FAILURE
+	chosen     verdict = iota // result is the pick
+	queue                     // a connection is on its way
+	nobody                    // no candidate is known
+	failing                   // all candidates are in TRANSIENT_FAILURE
+	turnedAway                // admission refuses all that are READY
+	badResult                 // a custom policy gave a bad result
 )
 
-type choice struct {
-	verdict verdict
-	result  lb.PickResult
-	first   *endpoint // where the scan began; set when failing
-}
+// taking is what became of an endpoint that a pick wanted to use.
+type taking uint8
+
+const (
+	taken        taking = iota // it is the pick
+	notAdmitted                // it is READY, and admission refused it
+	notReady                   // it is failing
+	isIdle                     // it is IDLE
+	isConnecting               // it is CONNECTING, or changing just now
+)
 
 // take uses ep if it is READY.
-func (ep *endpoint) take(info lb.PickInfo) (lb.PickResult, connectivity.State) {
+func (a *attempt) take(ep *endpoint) taking {
 	s := ep.cur.Load()
-	if s.connectivity != connectivity.Ready {
-		return lb.PickResult{}, s.connectivity
+	switch s.connectivity {
+	case connectivity.Ready:
+	case connectivity.Idle:
+		return isIdle
+	case connectivity.Connecting:
+		return isConnecting
+	default:
+		return notReady
 	}
-	res, err := s.picker.Pick(info)
-	if err != nil {
-		return lb.PickResult{}, connectivity.Connecting // it is changing just now
+	var err error
+	if a.result, err = s.picker.Pick(a.info); err != nil {
+		return isConnecting
 	}
-	ep.picks.add()
-	return res, connectivity.Ready
+	if !ep.send(a.info, &a.result) {
+		a.counts().refused.Add(1)
+		return notAdmitted
+	}
+	a.sent(ep)
+	return taken
+}
+
+// sent notes the choice.
+func (a *attempt) sent(ep *endpoint) {
+	a.counts().ready.add()
+	if a.call != nil {
+		a.call.Tried.Add(ep.id)
+	}
 }
 
 // amongOwners scans the owners of one slice from a random start (A119,
-// pick_from_endpoint_indices).
-func (p *picker) amongOwners(pub *published, owners []uint32, info lb.PickInfo, w *wish) choice {
+// pick_from_endpoint_indices). An owner that the call has tried before comes
+// after all others, one that is disabled is treated as failing.
+func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
+	pub, w := a.pub, &a.wish
 	n := len(owners)
 	start := 0
 	if pub.unknown > 0 {
 		start = randomKnown(pub.owners, owners)
 		if start < 0 {
-			return choice{verdict: nobody}
+			return nobody
 		}
 	} else if n > 1 {
 		start = int(rand.Uint32N(uint32(n)))
 	} else if n == 0 {
-		return choice{verdict: nobody}
+		return nobody
+	}
+	if policy := &a.rule.rule.policy; n > 1 && policy.InSlice().Kind() != 0 {
+		if v := p.inSlice(a, policy.InSlice(), owners); v != nobody {
+			return v
+		}
 	}
 	onTheWay := w.asked != nil
-	var idle *endpoint // the first one
+	var idle, again, turned *endpoint // the first that is so: tried before, refused
 	for i, at := 0, start; i < n; i, at = i+1, at+1 {
 		if at == n {
 			at = 0
@@ -62,16 +95,26 @@ func (p *picker) amongOwners(pub *published, owners []uint32, info lb.PickInfo, 
 		if ep == nil {
 			continue
 		}
-		res, state := ep.take(info)
-		switch state {
-		case connectivity.Ready:
+		switch ep.level(a.call) {
+		case never:
+			continue
+		case tried:
+			if ep.cur.Load().connectivity == connectivity.Ready {
+				again = ep
+				continue
+			}
+		}
+		switch a.take(ep) {
+		case taken:
 			if idle != nil && !w.queued {
 				p.ask(idle, w)
 			}
-			return choice{verdict: chosen, result: res}
-		case connectivity.Connecting:
+			return chosen
+		case notAdmitted:
+			turned = ep
+		case isConnecting:
 			onTheWay = true
-		case connectivity.Idle:
+		case isIdle:
 			if idle == nil {
 				idle = ep
 			}
@@ -82,10 +125,69 @@ func (p *picker) amongOwners(pub *published, owners []uint32, info lb.PickInfo, 
 		p.ask(idle, w)
 		onTheWay = true
 	}
-	if onTheWay {
-		return choice{verdict: queue}
+	a.first = pub.owners[owners[start]]
+	switch {
+	case onTheWay:
+		return queue
+	case again != nil:
+		if v := a.retake(owners); v != nobody {
+			return v
+		}
+	case turned != nil:
+		a.first = turned
+		return turnedAway
 	}
-	return choice{verdict: failing, first: pub.owners[owners[start]]}
+	return failing
+}
+
+// retake chooses among owners that the call has tried: better than none.
+func (a *attempt) retake(owners []uint32) verdict {
+	v := nobody
+	for _, o := range owners {
+		ep := a.pub.owners[o]
+		if ep == nil || ep.level(a.call) == never {
+			continue
+		}
+		switch a.take(ep) {
+		case taken:
+			return chosen
+		case notAdmitted:
+			v, a.first = turnedAway, ep
+		}
+	}
+	return v
+}
+
+// inSlice lets a direct policy choose among the owners that are READY, and has
+// another one connect, so that there will be more to choose from. With none of them
+// it has no verdict.
+func (p *picker) inSlice(a *attempt, policy selection.Policy, owners []uint32) verdict {
+	ready := make([]*selection.Member, 0, 16)
+	var idle *endpoint
+	for _, o := range owners {
+		ep := a.pub.owners[o]
+		if ep == nil || ep.level(a.call) != fit {
+			continue
+		}
+		switch ep.cur.Load().connectivity {
+		case connectivity.Ready:
+			ready = append(ready, ep.member)
+		case connectivity.Idle:
+			idle = ep
+		}
+	}
+	if len(ready) == 0 {
+		return nobody
+	}
+	if idle != nil && !a.wish.queued {
+		p.ask(idle, &a.wish)
+	}
+	a.mayHaveKey()
+	v := p.choose(a, &policy, selection.NewTable(ready))
+	if v == queue { // they are changing just now
+		return nobody
+	}
+	return v
 }
 
 // randomKnown returns a random position among the owners the resolver knows,
@@ -115,7 +217,8 @@ func randomKnown(live []*endpoint, owners []uint32) int {
 
 // amongAll does for all endpoints what amongOwners does for a few, by the
 // view's sets, so that its cost does not grow with their number.
-func (p *picker) amongAll(v *view, info lb.PickInfo, w *wish) choice {
+func (p *picker) amongAll(a *attempt) verdict {
+	v, w := a.pub.view, &a.wish
 	n := len(v.endpoints)
 	start := int(rand.Uint32N(uint32(n)))
 	// The scan passes over failing endpoints. To start at one would give its share
@@ -133,24 +236,47 @@ func (p *picker) amongAll(v *view, info lb.PickInfo, w *wish) choice {
 		p.ask(v.endpoints[idle], w)
 	}
 	// The sets trail the endpoints by a moment, and the policy wakes queued
-	// picks once they have caught up: a few steps over stale members are enough.
-	const steps = 8
-	for range steps {
-		if ready < 0 {
+	// picks once they have caught up: a few steps over stale members are enough. Those
+	// that this call has tried or that admission refuses do not count.
+	var again, turned *endpoint
+	for first, stale := ready, 0; ready >= 0 && stale < 8; {
+		ep := v.endpoints[ready]
+		switch ep.level(a.call) {
+		case tried:
+			again = ep
+		case never:
+			stale++
+		case fit:
+			switch a.take(ep) {
+			case taken:
+				return chosen
+			case notAdmitted:
+				turned = ep
+			default:
+				stale++
+			}
+		}
+		if ready = v.ready.nextAround(ready + 1); ready == first {
 			break
 		}
-		if res, state := v.endpoints[ready].take(info); state == connectivity.Ready {
-			return choice{verdict: chosen, result: res}
-		}
-		ready = v.ready.nextAround(ready + 1)
+	}
+	if again != nil && a.take(again) == taken {
+		return chosen
 	}
 	if idle >= 0 && !(w.queued && v.connecting.Load() > 0) {
 		p.ask(v.endpoints[idle], w)
 	}
-	if int(v.failing.Load()) == n && w.asked == nil {
-		return choice{verdict: failing, first: v.endpoints[start]}
+	switch {
+	case w.asked != nil:
+		return queue
+	case turned != nil:
+		a.first = turned
+		return turnedAway
+	case idle < 0 && v.connecting.Load() == 0 && v.ready.next(0) < 0:
+		a.first = v.endpoints[start]
+		return failing
 	}
-	return choice{verdict: queue}
+	return queue
 }
 
 // distance is how far to is ahead of from on a ring of n.

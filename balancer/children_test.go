@@ -121,7 +121,7 @@ func TestBurstIsOneReport(t *testing.T) {
 	p := &policy{cc: cc, view: newView(eps), wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	p.counts[connectivity.Idle] = len(eps)
 	p.picker = &picker{policy: p}
-	p.picker.cur.Store(&published{view: p.view, counts: &counters{}})
+	p.picker.cur.Store(&published{view: p.view})
 	p.picker.queued.Store(true)
 	for _, ep := range eps {
 		child := &childConn{policy: p, endpoint: ep}

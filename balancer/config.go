@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
@@ -32,6 +35,15 @@ const DefaultInitialAssignmentTimeout = 60 * time.Second
 type Config struct {
 	serviceconfig.LoadBalancingConfig `json:"-"`
 
+	// Unsharded ("sharding": false) says that nothing is routed by slices: the
+	// fields below are not needed then, and the default selector's policy is p2c
+	// unless another was published.
+	Unsharded bool
+	// Selectors ("selectors", an object of names and built-in policies, as in
+	// {"default": "p2c", "reads": "round_robin"}) are published, and declared where
+	// there are none, with the source FromResolver. A selector that a later config
+	// leaves out stays as it is.
+	Selectors map[string]selection.Policy
 	// ChannelFactoryKey ("channelFactoryKey") is what the ClientConnProvider is
 	// asked for. Required.
 	ChannelFactoryKey string
@@ -63,9 +75,17 @@ func ParseConfig(js json.RawMessage) (*Config, error) {
 	}
 	r := configReader{members: members}
 	c := &Config{InitialAssignmentTimeout: DefaultInitialAssignmentTimeout}
-	r.required(&c.ChannelFactoryKey, "channelFactoryKey")
-	r.required(&c.SlicingTarget, "slicingTarget", "autoshardingTarget")
-	r.header(&c.KeyHeader, "sliceKeyHeaderName", "keyHeaderName")
+	sharding := true
+	r.value(&sharding, "true or false", "sharding")
+	c.Unsharded = !sharding
+	if sharding {
+		r.required(&c.ChannelFactoryKey, "channelFactoryKey")
+		r.required(&c.SlicingTarget, "slicingTarget", "autoshardingTarget")
+	}
+	if _, named := r.find("sliceKeyHeaderName", "keyHeaderName"); sharding || named != nil {
+		r.header(&c.KeyHeader, "sliceKeyHeaderName", "keyHeaderName")
+	}
+	r.selectors(&c.Selectors)
 	r.value(&c.EnableFallback, "true or false", "enableFallback")
 	r.timeout(&c.InitialAssignmentTimeout, "initialAssignmentTimeout")
 	r.revision(&c.Revision, "specRevision")
@@ -78,6 +98,13 @@ func ParseConfig(js json.RawMessage) (*Config, error) {
 // JSON returns the config in the form ParseConfig reads, under the default
 // draft's names.
 func (c *Config) JSON() json.RawMessage {
+	if c.Unsharded {
+		out := map[string]any{"sharding": false}
+		if c.KeyHeader != "" {
+			out["sliceKeyHeaderName"] = c.KeyHeader
+		}
+		return c.withSelectors(out)
+	}
 	out := map[string]any{
 		"channelFactoryKey":  c.ChannelFactoryKey,
 		"slicingTarget":      c.SlicingTarget,
@@ -92,6 +119,17 @@ func (c *Config) JSON() json.RawMessage {
 		}
 		out["initialAssignmentTimeout"] = json.RawMessage(js)
 	}
+	return c.withSelectors(out)
+}
+
+func (c *Config) withSelectors(out map[string]any) json.RawMessage {
+	if len(c.Selectors) > 0 {
+		names := make(map[string]string, len(c.Selectors))
+		for name, p := range c.Selectors {
+			names[name] = p.String()
+		}
+		out["selectors"] = names
+	}
 	js, err := json.Marshal(out)
 	if err != nil {
 		panic("slicewire: a map of strings and booleans did not marshal: " + err.Error())
@@ -102,6 +140,9 @@ func (c *Config) JSON() json.RawMessage {
 // MarshalJSON returns JSON: some LB policies pass their child's config on by
 // marshaling it, for it to be parsed again.
 func (c *Config) MarshalJSON() ([]byte, error) { return c.JSON(), nil }
+
+// Sharded says that calls can be routed by slices.
+func (c *Config) Sharded() bool { return !c.Unsharded }
 
 // target is SlicingTarget for one locality.
 func (c *Config) target(locality string) string {
@@ -193,6 +234,27 @@ func (r *configReader) timeout(dst *time.Duration, names ...string) {
 		return
 	}
 	*dst = d.AsDuration()
+}
+
+func (r *configReader) selectors(dst *map[string]selection.Policy) {
+	var byName map[string]string
+	if !r.value(&byName, `an object of selectors' names and policies, as in {"reads": "p2c"}`, "selectors") {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p, err := selection.ByName(byName[name])
+		switch {
+		case name == "":
+			r.fail("field \"selectors\" has an empty name; a selector needs at least one character, the default one is %q", DefaultSelector)
+		case err != nil:
+			r.fail("field \"selectors\", selector %q: %w", name, err)
+		default:
+			if *dst == nil {
+				*dst = make(map[string]selection.Policy)
+			}
+			(*dst)[name] = p
+		}
+	}
 }
 
 func (r *configReader) revision(dst *assignment.Revision, names ...string) {

@@ -2,18 +2,32 @@ package balancer
 
 import "sync/atomic"
 
-// counters are the counts that picks and updates add to. They belong to the
-// Router, so they go on over idle mode. Picks that chose an endpoint are counted
-// by the endpoint; what a removed endpoint counted is added to ready.
+// counters count what became of the picks of one selector. They belong to the
+// Router, so they go on over idle mode. Picks add from any goroutine.
 type counters struct {
-	ready     atomic.Uint64 // of endpoints that are gone
+	ready     tally // chose an endpoint
 	queued    atomic.Uint64
 	failed    atomic.Uint64
 	dropped   atomic.Uint64
 	keyless   atomic.Uint64 // chose any endpoint because keys are optional
+	refused   atomic.Uint64 // candidates that admission refused
 	fallbacks [reasons]atomic.Uint64
+}
 
-	resolverErrors atomic.Uint64
-	emptyUpdates   atomic.Uint64
-	configErrors   atomic.Uint64
+// add adds what another has counted.
+func (c *counters) add(o *counters) {
+	c.ready.addMany(o.ready.load())
+	c.queued.Add(o.queued.Load())
+	c.failed.Add(o.failed.Load())
+	c.dropped.Add(o.dropped.Load())
+	c.keyless.Add(o.keyless.Load())
+	c.refused.Add(o.refused.Load())
+	for i := range c.fallbacks {
+		c.fallbacks[i].Add(o.fallbacks[i].Load())
+	}
+}
+
+// faults count what the name resolver got wrong.
+type faults struct {
+	resolverErrors, emptyUpdates, configErrors atomic.Uint64
 }

@@ -8,7 +8,12 @@ import (
 	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/pickfirst"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/experimental/balancer/weight"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer/admission"
+	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // childState is what the child policy of an endpoint last said. Immutable.
@@ -23,7 +28,19 @@ type childState struct {
 // pick_first).
 type endpoint struct {
 	name string
+	id   uint32 // unlike any other endpoint's of the process, and not 0
+	// member is what selection policies see of it, its counts among them.
+	member *selection.Member
+	// done gives back what a pick counted; made once, so that a pick allocates
+	// nothing.
+	done func(lb.DoneInfo)
+	// guard admits attempts, nil if every attempt is admitted. Set before a pick
+	// can find the endpoint.
+	guard admission.Guard
 
+	// flags keep picks away: barred is stored by whoever enables and disables
+	// endpoints, draining too, retired by the policy; picks load.
+	flags atomic.Uint32
 	// cur is stored by the child's state updates and loaded by picks.
 	cur atomic.Pointer[childState]
 	// connectAsked is set by the pick that asks for a connection and cleared by
@@ -34,26 +51,64 @@ type endpoint struct {
 	leftReady atomic.Bool
 	// changePending is set while the endpoint waits in the policy's inbox.
 	changePending atomic.Bool
-	// addr is the first address, for operators.
-	addr atomic.Pointer[string]
-
 	// The fields below belong to the policy's goroutine.
 
 	index   int // in the current view
+	readyAt int // in the policy's table of READY endpoints, -1 if not in it
 	target  resolver.Endpoint
 	child   lb.Balancer        // nil until a connection is first wanted
 	counted connectivity.State // the state that is in the policy's counts
 	removed bool
-
-	// picks counts the picks that chose this endpoint. Last, for its padding keeps
-	// the fields above apart from what picks write.
-	picks tally
 }
 
+// Flags of an endpoint.
+const (
+	barred   = 1 << iota // disabled by an operator: no pick at all
+	draining             // somebody waits until nothing is in flight
+	retired              // out of the membership: no new connection
+)
+
+// endpointIDs is the id of the newest endpoint of the process.
+var endpointIDs atomic.Uint32
+
 func newEndpoint(name string) *endpoint {
-	ep := &endpoint{name: name, counted: connectivity.Idle}
+	ep := &endpoint{name: name, id: endpointIDs.Add(1), counted: connectivity.Idle, readyAt: -1}
+	ep.member = selection.NewMember(name, selection.Info{Weight: 1}, ep)
+	ep.done = ep.ended
 	ep.cur.Store(&childState{connectivity: connectivity.Idle, since: time.Now()})
 	return ep
+}
+
+// level says in which round of a pick an endpoint may be chosen.
+type level uint8
+
+const (
+	fit   level = iota // in the first
+	tried              // if there is no other: an attempt of this call was sent there
+	never
+)
+
+// level is how fit ep is for an attempt of call, which may be nil.
+func (ep *endpoint) level(call *callinfo.Call) level {
+	if ep.flags.Load()&barred != 0 {
+		return never
+	}
+	if call != nil && call.Tried.Has(ep.id) {
+		return tried
+	}
+	return fit
+}
+
+// endpointInfo is what policies are told of an endpoint.
+func endpointInfo(t resolver.Endpoint) selection.Info {
+	info := selection.Info{Address: t.Addresses[0].Addr, Weight: 1}
+	if t.Attributes != nil {
+		info.Attributes = t.Attributes
+		if w := weight.FromEndpoint(t); w != (weight.EndpointInfo{}) {
+			info.Weight = w.Weight
+		}
+	}
+	return info
 }
 
 // setTarget gives the endpoint its addresses; it says whether they changed.
@@ -61,7 +116,7 @@ func (ep *endpoint) setTarget(t resolver.Endpoint) bool {
 	same := slices.EqualFunc(ep.target.Addresses, t.Addresses, resolver.Address.Equal) &&
 		ep.target.Attributes.Equal(t.Attributes)
 	ep.target = t
-	ep.addr.Store(&t.Addresses[0].Addr)
+	ep.member.SetInfo(endpointInfo(t))
 	return !same
 }
 
@@ -100,6 +155,7 @@ func (ep *endpoint) mayAnswer() bool {
 // close ends the child; RPCs in flight on its connection finish.
 func (ep *endpoint) close() {
 	ep.removed = true
+	ep.flags.Or(retired)
 	if ep.child != nil {
 		ep.child.Close()
 	}

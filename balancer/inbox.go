@@ -12,6 +12,9 @@ type inbox struct {
 	assignment    []chan<- struct{} // it changed; closed once picks use it
 	changed       []*endpoint       // their child said something
 	connect       []*endpoint       // a pick wants a connection
+	all           bool              // a pick chooses among all endpoints that are READY
+	selection     bool              // a selector has another policy or other data
+	retired       bool              // RetireTimeout is over for some endpoint
 	closed        bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
 	"github.com/slicewire/slicewire/internal/wire"
 )
@@ -169,11 +171,29 @@ func decodeSlices(t testing.TB, generation int64, revision assignment.Revision, 
 // stillPicker is a picker over a policy whose goroutine does not run.
 func stillPicker(pub *published) *picker {
 	p := &picker{policy: &policy{wake: make(chan struct{}, 1)}}
-	pub.counts = &counters{}
+	if pub.route == nil {
+		pub.route = stillRoute(selection.Sliced(selection.Policy{}))
+	}
 	pub.target = "test"
 	p.cur.Store(pub)
 	return p
 }
+
+// stillRoute is a route with one selector and no watcher.
+func stillRoute(policy selection.Policy) *route {
+	r := &Router{options: RouterOptions{Logger: slog.New(slog.DiscardHandler)}, gate: processGate.gate}
+	r.disabled.Store(&map[string]Disabled{})
+	s := &Selector{name: DefaultSelector, router: r, rule: &rule{generation: 1, policy: policy}}
+	r.selectors = []*Selector{s}
+	rt := &route{router: r}
+	rt.slots.Store(&slotTable{main: newSlot(s, rt)})
+	rt.slots.Load().main.setRule(s.rule)
+	r.main.Store(rt)
+	return rt
+}
+
+// counts are those of the default selector.
+func (p *picker) counts() *counters { return &p.cur.Load().route.slots.Load().main.selector.counts }
 
 // asked returns and forgets who was asked to connect.
 func (p *picker) takeAsked() []*endpoint {

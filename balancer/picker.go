@@ -1,11 +1,11 @@
 package balancer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
@@ -30,6 +31,14 @@ var (
 		DelayType: "connecting",
 		Text:      "a connection to any endpoint",
 	}
+	waitCandidate = &callinfo.Wait{
+		DelayType: "connecting",
+		Text:      "a connection to the endpoint that its selector chose",
+	}
+	waitBuild = &callinfo.Wait{
+		DelayType: "selector_build_pending",
+		Text:      "the first data of its selector to be built",
+	}
 )
 
 // picker is handed to gRPC once and for all: what changes is the value it
@@ -37,21 +46,25 @@ var (
 type picker struct {
 	cur    atomic.Pointer[published]
 	policy *policy
+	// ready is the READY endpoints for direct policies, nil until one is used.
+	ready atomic.Pointer[selection.Table]
 	// queued says that some RPC may wait for a picker update: set by a pick that
 	// found nothing, before it looks once more; swapped out by the policy after
 	// it has stored what changed. In this order no wake-up is lost.
 	queued atomic.Bool
 }
 
-// Pick follows A119's picker pseudo-code.
+// Pick follows A119's picker pseudo-code where the call's selector is sliced.
 func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 	pub := p.cur.Load()
 	call := callinfo.From(info.Ctx)
-	w := wish{queued: call != nil && call.Waiting.Load() != nil}
-	res, wait, err := p.pick(pub, call, info, &w)
+	a := attempt{pub: pub, call: call, info: info}
+	w := &a.wish
+	w.queued = call != nil && call.Waiting.Load() != nil
+	wait, err := p.pick(&a)
 	if err == nil {
 		settled(call)
-		return res, nil
+		return a.result, nil
 	}
 	if !isDrop(err) {
 		p.queued.Store(true)
@@ -59,26 +72,54 @@ func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 		// that this map no longer waits for.
 		w.queued = w.queued || w.asked != nil
 		if next := p.cur.Load(); next != pub || w.asked != nil && !w.asked.mayAnswer() {
-			pub, w.asked = next, nil
+			a.pub, w.asked = next, nil
 		}
-		res, wait, err = p.pick(pub, call, info, &w)
+		wait, err = p.pick(&a)
 	}
 	switch {
 	case err == nil:
 		settled(call)
-		return res, nil
+		return a.result, nil
 	case wait != nil:
-		pub.counts.queued.Add(1)
+		a.counts().queued.Add(1)
 		if call != nil {
 			call.Waiting.Store(wait)
 		}
 		return lb.PickResult{}, lb.ErrNoSubConnAvailable // bare: gRPC compares with ==
 	case isDrop(err):
-		pub.counts.dropped.Add(1)
+		a.counts().dropped.Add(1)
 	default:
-		pub.counts.failed.Add(1)
+		a.counts().failed.Add(1)
 	}
 	return lb.PickResult{}, err
+}
+
+// attempt is what one Pick knows. It stays on the stack.
+type attempt struct {
+	pub  *published
+	call *callinfo.Call // nil where no interceptor made one
+	info lb.PickInfo
+	wish wish
+
+	slot *slot
+	rule *inForce // of slot, as loaded by this attempt
+	key  string
+	has  bool
+
+	// What choosing came to:
+	result lb.PickResult // when chosen
+	first  *endpoint     // where the scan began, when failing; one that was refused
+	err    error         // when the result is bad
+}
+
+// nobodys is where picks are counted before there is a selector.
+var nobodys counters
+
+func (a *attempt) counts() *counters {
+	if a.slot == nil {
+		return &nobodys
+	}
+	return &a.slot.selector.counts
 }
 
 // settled notes that the call waits no more.
@@ -88,79 +129,157 @@ func settled(call *callinfo.Call) {
 	}
 }
 
-// pick makes one choice from one published value. A non-nil wait means that
-// the RPC must queue.
-func (p *picker) pick(pub *published, call *callinfo.Call, info lb.PickInfo, w *wish) (lb.PickResult, *callinfo.Wait, error) {
+// pick makes one choice from one published value: a.result unless there is an
+// error. A non-nil wait means that the RPC must queue.
+func (p *picker) pick(a *attempt) (*callinfo.Wait, error) {
+	pub := a.pub
+	if pub.route != nil {
+		if err := a.findSlot(); err != nil {
+			return nil, err
+		}
+	}
 	if pub.fail != nil {
-		return lb.PickResult{}, nil, pub.fail
+		return nil, pub.fail
 	}
-	key, has, err := keyOf(call, info.Ctx, pub)
-	if err != nil {
-		return lb.PickResult{}, nil, err
+	f := a.slot.cur.Load()
+	if f == nil {
+		if err := a.slot.unbuilt(pub.target); err != nil {
+			return nil, err
+		}
+		return waitBuild, lb.ErrNoSubConnAvailable
 	}
-	if !has {
-		return p.anywhere(pub, info, w, &pub.counts.keyless, "the RPC has no key")
+	a.rule = f
+	switch f.rule.policy.Kind() {
+	case selection.KindSliced:
+		return p.sliced(a)
+	case selection.KindWeighted, selection.KindKetama, selection.KindCustomBuilt:
+		return p.ordered(a)
+	}
+	return p.direct(a)
+}
+
+// findSlot finds the selector that the call asks for.
+func (a *attempt) findSlot() error {
+	slots := a.pub.route.slots.Load()
+	if a.slot = slots.of(a.call); a.slot != nil {
+		return nil
+	}
+	a.slot = slots.main
+	router := a.pub.route.router
+	router.unknownSelector(a.call)
+	if router.options.RefuseUnknownSelectors {
+		// The name is the program's and no key.
+		return status.Errorf(codes.Unavailable, "slicewire: target %q: the RPC names the selector %q, which is not declared", a.pub.target, a.call.Selector.Value())
+	}
+	return nil
+}
+
+// sliced is A119's pick.
+func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
+	pub := a.pub
+	if !pub.config.Sharded() {
+		return nil, fmt.Errorf("slicewire: target %q: selector %q routes by key, and no sharding is configured", pub.target, a.slot.selector.name)
+	}
+	if err := a.findKey(); err != nil {
+		return nil, err
+	}
+	if !a.has {
+		return p.anywhere(a, &a.counts().keyless, "the RPC has no key")
 	}
 	switch pub.phase {
 	case assignment.Assigned:
 	case assignment.Failed:
 		if pub.config.EnableFallback {
-			return p.anywhere(pub, info, w, &pub.counts.fallbacks[noAssignment], inFallback)
+			return p.anywhere(a, &a.counts().fallbacks[noAssignment], inFallback)
 		}
-		return lb.PickResult{}, nil, pub.err
+		return nil, pub.err
 	default:
-		return lb.PickResult{}, waitAssignment, lb.ErrNoSubConnAvailable
+		return waitAssignment, lb.ErrNoSubConnAvailable
 	}
 
-	slice := pub.slices.Index.Find(key)
+	slice := pub.slices.Index.Find(a.key)
 	owners := pub.slices.Owners(slice)
-	c := p.amongOwners(pub, owners, info, w)
-	switch c.verdict {
+	found := p.amongOwners(a, owners)
+	switch found {
 	case chosen:
-		return c.result, nil, nil
+		return nil, nil
 	case queue:
-		return lb.PickResult{}, waitConnection, lb.ErrNoSubConnAvailable
+		return waitConnection, lb.ErrNoSubConnAvailable
+	case turnedAway:
+		return nil, p.refusedError(a, a.first)
+	case badResult:
+		return nil, a.err
 	}
 
 	// Nobody serves the slice: its endpoints are all in TRANSIENT_FAILURE, all
 	// unknown to the resolver, or there are none (A119: the slice is in fallback).
-	reason := fallbackReason(pub.slices.Kind(slice), c.verdict)
+	reason := fallbackReason(pub.slices.Kind(slice), found)
 	if pub.config.EnableFallback && (reason != serverEmpty || pub.config.Revision == assignment.Revision202608) {
-		return p.anywhere(pub, info, w, &pub.counts.fallbacks[reason], inFallback)
+		return p.anywhere(a, &a.counts().fallbacks[reason], inFallback)
 	}
-	if c.verdict == nobody {
-		return lb.PickResult{}, nil, nobodyError(pub, slice, reason)
+	if found == nobody {
+		return nil, nobodyError(pub, slice, reason)
 	}
-	return delegate(pub, c.first, info, "every owner of the key's slice is failing", waitConnection)
+	return delegate(a, a.first, "every owner of the key's slice is failing", waitConnection)
 }
 
 const inFallback = "in fallback"
 
 // anywhere chooses among all endpoints (A119: no subsetting) and counts.
-func (p *picker) anywhere(pub *published, info lb.PickInfo, w *wish, count *atomic.Uint64, why string) (lb.PickResult, *callinfo.Wait, error) {
-	c := p.amongAll(pub.view, info, w)
-	switch c.verdict {
+func (p *picker) anywhere(a *attempt, count *atomic.Uint64, why string) (*callinfo.Wait, error) {
+	switch p.amongAll(a) {
 	case chosen:
 		count.Add(1)
-		return c.result, nil, nil
+		return nil, nil
 	case queue:
-		return lb.PickResult{}, waitAnyConnection, lb.ErrNoSubConnAvailable
+		return waitAnyConnection, lb.ErrNoSubConnAvailable
+	case turnedAway:
+		return nil, p.refusedError(a, a.first)
 	}
-	return delegate(pub, c.first, info, why+", and every endpoint is failing", waitAnyConnection)
+	return delegate(a, a.first, why+", and every endpoint is failing", waitAnyConnection)
 }
 
 // delegate asks the failing endpoint's own picker, whose error says most. A
 // pick that finds the endpoint recovered is as good as any other.
-func delegate(pub *published, ep *endpoint, info lb.PickInfo, why string, wait *callinfo.Wait) (lb.PickResult, *callinfo.Wait, error) {
-	res, err := ep.cur.Load().picker.Pick(info)
+func delegate(a *attempt, ep *endpoint, why string, wait *callinfo.Wait) (*callinfo.Wait, error) {
+	pub := a.pub
+	if d, off := pub.route.disabled(ep); off {
+		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q is disabled by hand: %s", pub.target, why, ep.name, d.Reason)
+	}
+	s := ep.cur.Load()
+	if s.picker == nil {
+		return wait, lb.ErrNoSubConnAvailable
+	}
+	var err error
+	a.result, err = s.picker.Pick(a.info)
 	switch {
 	case err == nil:
-		ep.picks.add()
-		return res, nil, nil
+		if !ep.send(a.info, &a.result) {
+			return wait, lb.ErrNoSubConnAvailable
+		}
+		a.sent(ep)
+		return nil, nil
 	case errors.Is(err, lb.ErrNoSubConnAvailable):
-		return lb.PickResult{}, wait, err
+		return wait, err
 	}
-	return lb.PickResult{}, nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q says: %w", pub.target, why, ep.name, plainError(err))
+	return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q says: %w", pub.target, why, ep.name, plainError(err))
+}
+
+// disabled says whether ep is disabled by hand.
+func (rt *route) disabled(ep *endpoint) (Disabled, bool) {
+	if rt == nil || ep.flags.Load()&barred == 0 {
+		return Disabled{}, false
+	}
+	return (*rt.router.disabled.Load())[ep.name], true
+}
+
+// refusedError says that every candidate was refused, ep among them. RPCs that
+// wait for ready are picked again when that may have changed.
+func (p *picker) refusedError(a *attempt, ep *endpoint) error {
+	wait := ep.guard.RetryAfter()
+	p.policy.wakeAfter(wait)
+	return fmt.Errorf("slicewire: target %q: selector %q: admission refused every candidate; endpoint %q may be asked again in %v",
+		a.pub.target, a.slot.selector.name, ep.name, wait.Round(time.Millisecond))
 }
 
 // plainError is err without the gRPC status in it. The status of a dialer, of
@@ -173,23 +292,38 @@ func plainError(err error) error {
 	return err
 }
 
-// keyOf returns the RPC's key: the one an interceptor put in the context and on
+// findKey finds the RPC's key: the one an interceptor put in the context and on
 // the wire, else the header's value. It has none only where an interceptor was
 // told that keys are optional; everybody else's missing key is an error (A119).
-func keyOf(call *callinfo.Call, ctx context.Context, pub *published) (key string, has bool, err error) {
+func (a *attempt) findKey() error {
+	call, pub := a.call, a.pub
 	header := pub.config.KeyHeader
 	if call != nil && (call.Header == header || slices.Contains(pub.oldHeaders, call.Header)) {
-		return call.Key, call.HasKey, nil
+		a.key, a.has = call.Key, call.HasKey
+		return nil
 	}
-	switch values := metadata.ValueFromOutgoingContext(ctx, header); len(values) {
+	switch values := metadata.ValueFromOutgoingContext(a.info.Ctx, header); len(values) {
 	case 1:
-		return values[0], true, nil
+		a.key, a.has = values[0], true
+		return nil
 	case 0:
-		return "", false, status.Errorf(codes.Unavailable,
+		return status.Errorf(codes.Unavailable,
 			"slicewire: target %q: the RPC has no key: set the request header %q, or install the interceptors of package interceptors", pub.target, header)
 	default:
-		return "", false, status.Errorf(codes.Unavailable,
+		return status.Errorf(codes.Unavailable,
 			"slicewire: target %q: the request header %q has %d values; a key is exactly one", pub.target, header, len(values))
+	}
+}
+
+// mayHaveKey finds the key for a policy that can do without.
+func (a *attempt) mayHaveKey() {
+	switch {
+	case a.call != nil && a.call.HasKey:
+		a.key, a.has = a.call.Key, true
+	case a.pub.config.KeyHeader != "":
+		if values := metadata.ValueFromOutgoingContext(a.info.Ctx, a.pub.config.KeyHeader); len(values) == 1 {
+			a.key, a.has = values[0], true
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ func TestA05OptionalKey(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("reached %v, want both endpoints", seen)
 	}
-	if got := p.cur.Load().counts.keyless.Load(); got != 200 {
+	if got := p.counts().keyless.Load(); got != 200 {
 		t.Errorf("counted %d keyless picks, want 200", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestPickErrorsHoldNoKey(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	p := twoOwners(t)
 	ready := p.cur.Load()
-	waiting := &published{config: ready.config, phase: assignment.Waiting, view: ready.view, counts: ready.counts}
+	waiting := &published{config: ready.config, phase: assignment.Waiting, view: ready.view, route: ready.route}
 	call := &callinfo.Call{Key: "a", HasKey: true, Header: "x-key"}
 	info := lb.PickInfo{Ctx: callinfo.NewContext(context.Background(), call)}
 

@@ -6,12 +6,16 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/attributes"
 	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/pickfirst"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
+
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // policy is the LB policy of one gRPC channel while it is not idle: a thin
@@ -34,6 +38,7 @@ type policy struct {
 	// closing is closed when Close begins, done when run has returned.
 	closing, done chan struct{}
 	closeOnce     sync.Once
+	waking        atomic.Bool // a timer of wakeAfter runs
 
 	// The fields below belong to run.
 
@@ -49,6 +54,11 @@ type policy struct {
 	mustReport bool // queued RPCs may hold a connection that is gone
 	useful     bool // something changed that queued RPCs may be waiting for
 	strangers  bool // the newest published value had unknown owners
+	// ready is the table that direct policies choose from, once one does: from then
+	// on all endpoints are kept connected.
+	ready    *selection.Table
+	eager    bool
+	retiring []retiree
 }
 
 func newPolicy(cc lb.ClientConn, opts lb.BuildOptions) *policy {
@@ -119,6 +129,23 @@ func (p *policy) requestConnection(ep *endpoint) {
 	}
 }
 
+// wantAll is called by picks that choose among all endpoints that are READY.
+func (p *policy) wantAll() {
+	p.post(func(in *inbox) { in.all = true })
+}
+
+// wakeAfter has queued RPCs picked again after d: nothing else tells when
+// admission has changed its mind.
+func (p *policy) wakeAfter(d time.Duration) {
+	if !p.waking.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(max(d, 10*time.Millisecond), func() {
+		p.waking.Store(false)
+		p.post(func(in *inbox) { in.selection = true })
+	})
+}
+
 // assignmentChanged is called by the route when its watcher has a new state. It
 // returns once picks use it, so that the ack that follows tells the truth.
 func (p *policy) assignmentChanged() {
@@ -144,7 +171,7 @@ func (p *policy) run() {
 		if in.update != nil {
 			p.handleUpdate(in.update)
 		} else if in.assignment != nil && p.config != nil {
-			p.publish(nil)
+			p.publish()
 		}
 		for _, inForce := range in.assignment {
 			close(inForce)
@@ -158,6 +185,18 @@ func (p *policy) run() {
 		for _, ep := range in.changed {
 			p.handleChange(ep)
 		}
+		if in.all && !p.eager {
+			p.connectAll()
+		}
+		if in.selection && p.route != nil {
+			p.useful = true
+			p.offerMembership()
+			p.retire(false)
+		}
+		if in.retired {
+			p.retire(true)
+		}
+		p.storeReady()
 		p.report()
 	}
 }
@@ -166,8 +205,9 @@ func (p *policy) shutDown() {
 	for _, ep := range p.view.endpoints {
 		ep.close()
 	}
+	p.retire(true)
 	if p.route != nil {
-		p.route.release(p.view.endpoints)
+		p.route.release()
 	}
 	if p.private != nil {
 		p.private.Close()
@@ -181,6 +221,7 @@ func (p *policy) handleUpdate(u *update) {
 		p.claimRoute(s)
 	}
 	p.config = u.BalancerConfig.(*Config)
+	p.publishPolicies()
 	// Of the config that calls have seen, perhaps from before an idle time.
 	if old := p.route.config.Load(); old != nil && old.KeyHeader != p.config.KeyHeader {
 		p.oldHeaders = withHeader(p.oldHeaders, old.KeyHeader)
@@ -189,11 +230,12 @@ func (p *policy) handleUpdate(u *update) {
 	p.attributes = pickfirst.EnableHealthListener(s).Attributes
 	p.route.configure(p.config, s)
 	gone := p.updateEndpoints(u.usable)
-	p.publish(gone)
+	p.storeReady() // before the first pick of a selector that wants it
+	p.publish()
+	p.applyDisabled()
+	p.offerMembership()
 	// Only once no new pick can find them.
-	for _, ep := range gone {
-		ep.close()
-	}
+	p.leave(gone)
 }
 
 // withHeader returns a new list that has h as its last member. A call may queue
@@ -222,7 +264,7 @@ func (p *policy) claimRoute(s resolver.State) {
 // endpoints that are not in it. Its cost grows with the list alone.
 func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	if len(usable) == 0 {
-		p.route.router.counts.emptyUpdates.Add(1)
+		p.route.router.faults.emptyUpdates.Add(1)
 		p.route.log().Warn("the name resolver gave no endpoints",
 			slog.Bool("kept_last", p.route.router.options.KeepLastEndpoints && len(p.view.endpoints) > 0))
 		if p.route.router.options.KeepLastEndpoints {
@@ -236,8 +278,7 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	for i, u := range usable {
 		ep := old.byName[u.name]
 		if ep == nil {
-			ep = newEndpoint(u.name)
-			p.counts[ep.counted]++
+			ep = p.addEndpoint(u.name)
 		} else {
 			kept++
 		}
@@ -251,6 +292,7 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 		for _, ep := range old.endpoints {
 			if p.view.byName[ep.name] != ep {
 				p.counts[ep.counted]--
+				p.removeReady(ep)
 				gone = append(gone, ep)
 			}
 		}
@@ -258,18 +300,22 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	for _, ep := range moved {
 		ep.updateChild(p)
 	}
+	if p.eager {
+		for _, ep := range next {
+			p.keepConnected(ep)
+		}
+	}
 	// A pick may hold a connection that is about to be closed.
 	p.mustReport = p.mustReport || len(gone) > 0 || len(moved) > 0
 	return gone
 }
 
 // publish makes the value that picks read from config, assignment and view.
-// gone are endpoints that are not in it any more.
-func (p *policy) publish(gone []*endpoint) {
+func (p *policy) publish() {
 	state := p.route.watcher.State()
 	pub := &published{
 		target:     p.target,
-		counts:     p.route.router.counts,
+		route:      p.route,
 		config:     p.config,
 		oldHeaders: p.oldHeaders,
 		phase:      state.Phase,
@@ -286,7 +332,7 @@ func (p *policy) publish(gone []*endpoint) {
 	p.picker.cur.Store(pub)
 	p.useful = true
 	p.warnOfStrangers(pub)
-	p.route.published(pub, gone)
+	p.route.published(pub)
 }
 
 // warnOfStrangers tells once when names begin not to match, and once when they
@@ -302,10 +348,8 @@ func (p *policy) warnOfStrangers(pub *published) {
 }
 
 func (p *policy) handleResolverError(err error) {
-	counts := &counters{} // nobody asks for these: there is no route yet
 	if p.route != nil {
-		counts = p.route.router.counts
-		p.route.router.counts.resolverErrors.Add(1)
+		p.route.router.faults.resolverErrors.Add(1)
 		p.route.resolverError.Store(&err)
 		p.route.log().Warn("the name resolver failed; the last endpoints stay in use", slog.Any("error", err))
 	}
@@ -314,7 +358,7 @@ func (p *policy) handleResolverError(err error) {
 	}
 	p.picker.cur.Store(&published{
 		target: p.target,
-		counts: counts,
+		route:  p.route,
 		view:   p.view,
 		fail:   fmt.Errorf("slicewire: target %q: name resolution failed: %w", p.target, plainError(err)),
 	})
@@ -345,15 +389,20 @@ func (p *policy) handleChange(ep *endpoint) {
 	if now != connectivity.Connecting {
 		p.useful = true
 	}
-	if now == was {
-		return
+	if now != was {
+		ep.counted = now
+		p.counts[was]--
+		p.counts[now]++
+		p.view.count(now, 1)
+		p.view.mark(ep)
+		p.view.count(was, -1) // last, so that a pick finds it somewhere at any time
+	} else {
+		p.view.mark(ep) // it was enabled or disabled
 	}
-	ep.counted = now
-	p.counts[was]--
-	p.counts[now]++
-	p.view.count(now, 1)
-	p.view.count(was, -1)
-	p.view.mark(ep)
+	if p.eager {
+		p.markReady(ep)
+		p.keepConnected(ep)
+	}
 }
 
 // report tells gRPC the aggregated state, and wakes queued RPCs, if there is a

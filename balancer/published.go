@@ -31,7 +31,7 @@ type published struct {
 	fail error
 
 	target string // the channel's, for errors
-	counts *counters
+	route  *route // nil before the first update
 	config *Config
 	// oldHeaders are the key headers of earlier configs, for calls that put their
 	// key on the wire while one was in force.
@@ -67,6 +67,8 @@ func (p *published) routable() bool {
 	switch {
 	case p.fail != nil:
 		return false
+	case !p.config.Sharded():
+		return true
 	case p.phase == assignment.Failed:
 		return p.config.EnableFallback
 	case p.phase != assignment.Assigned:
@@ -142,8 +144,13 @@ func (v *view) count(state connectivity.State, n int32) {
 	}
 }
 
-// mark stores ep's counted state in the sets.
+// mark stores ep's counted state in the sets. A disabled endpoint is in none.
 func (v *view) mark(ep *endpoint) {
-	v.ready.set(ep.index, ep.counted == connectivity.Ready)
-	v.idle.set(ep.index, ep.counted == connectivity.Idle)
+	enabled := ep.flags.Load()&barred == 0
+	ready, idle := enabled && ep.counted == connectivity.Ready, enabled && ep.counted == connectivity.Idle
+	if idle { // into one set before out of the other: a pick must find it somewhere
+		v.idle.set(ep.index, true)
+	}
+	v.ready.set(ep.index, ready)
+	v.idle.set(ep.index, idle)
 }

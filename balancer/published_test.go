@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/wire"
 	"github.com/slicewire/slicewire/sdk/sdktest"
 )
@@ -61,6 +62,7 @@ func TestUsableEndpoints_A02_A03(t *testing.T) {
 // one from before with the other from after. Either header's key is on e0.
 func TestPickSeesOneValue(t *testing.T) {
 	eps := []*endpoint{stub(0, "e0", connectivity.Ready), stub(1, "e1", connectivity.Ready)}
+	rt := stillRoute(selection.Sliced(selection.Policy{}))
 	value := func(header string, low, high int32) *published {
 		pub := &published{
 			config: &Config{KeyHeader: header},
@@ -69,8 +71,8 @@ func TestPickSeesOneValue(t *testing.T) {
 				{Slice: &wire.Slice{EndKey: []byte("m")}, Endpoints: []*wire.PerSliceEndpointState{{EndpointIndex: low}}},
 				{Slice: &wire.Slice{StartKey: []byte("m")}, Endpoints: []*wire.PerSliceEndpointState{{EndpointIndex: high}}},
 			}),
-			view:   newView(eps),
-			counts: &counters{},
+			view:  newView(eps),
+			route: rt,
 		}
 		pub.resolveOwners()
 		return pub
@@ -109,7 +111,7 @@ func TestPickTakesNoLock(t *testing.T) {
 	defer router.Close()
 	p := twoOwners(t)
 	p.policy.route = router.main.Load()
-	for _, mu := range []sync.Locker{&p.policy.mu, &router.mu, &router.main.Load().tally, &router.changes.mu} {
+	for _, mu := range []sync.Locker{&p.policy.mu, &router.mu, &router.changes.mu} {
 		mu.Lock()
 		defer mu.Unlock() // before the router closes
 	}

@@ -3,7 +3,6 @@ package balancer
 import (
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -25,18 +24,34 @@ type route struct {
 
 	// The rest is stored by the policy's goroutine and loaded by whoever asks.
 
-	config atomic.Pointer[Config]
-	// tally is held while current loses endpoints and their picks move to counts,
-	// so that a status counts each pick once.
-	tally         sync.Mutex
+	config        atomic.Pointer[Config]
 	current       atomic.Pointer[published]
 	state         atomic.Int32 // connectivity.State as last reported
 	resolverError atomic.Pointer[error]
 	configError   atomic.Pointer[error]
+
+	// slots are the selectors: stored under the Router's mu, loaded by picks.
+	slots atomic.Pointer[slotTable]
+	// endpoints is the newest membership that the policy made; its generation goes
+	// on when the channel was idle. Stored by the policy, nil before the first.
+	endpoints atomic.Pointer[membership]
 }
 
 func newRoute(r *Router) *route {
 	rt := &route{router: r}
+	t := &slotTable{}
+	for i, s := range r.selectors {
+		slot := newSlot(s, rt)
+		if i == 0 {
+			t.main = slot
+		} else {
+			t.named = append(t.named, slot)
+		}
+		if s.rule != nil {
+			slot.setRule(s.rule)
+		}
+	}
+	rt.slots.Store(t)
 	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
 	return rt
 }
@@ -48,6 +63,9 @@ var errNoProvider = errors.New("the resolver state carries no ClientConnProvider
 
 // configure points the watcher at the sharding service that c names.
 func (rt *route) configure(c *Config, s resolver.State) {
+	if !c.Sharded() {
+		return
+	}
 	provider := ClientConnProviderFromResolverState(s)
 	if provider == nil {
 		provider = func(string) (grpc.ClientConnInterface, func(), error) { return nil, nil, errNoProvider }
@@ -68,22 +86,11 @@ func (rt *route) assignmentChanged() {
 	rt.router.assignmentChanged(rt)
 }
 
-func (rt *route) published(pub *published, gone []*endpoint) {
+func (rt *route) published(pub *published) {
 	// After picks can see it: calls put their key under the header it names.
 	rt.config.Store(pub.config)
-	rt.replace(pub, gone)
-	rt.router.changes.send()
-}
-
-// replace makes pub current, nil for none, and keeps the counts of the endpoints
-// that are gone.
-func (rt *route) replace(pub *published, gone []*endpoint) {
-	rt.tally.Lock()
-	defer rt.tally.Unlock()
 	rt.current.Store(pub)
-	for _, ep := range gone {
-		rt.router.counts.ready.Add(ep.picks.load())
-	}
+	rt.router.changes.send()
 }
 
 func (rt *route) reported(s connectivity.State) {
@@ -92,13 +99,34 @@ func (rt *route) reported(s connectivity.State) {
 }
 
 // release is called by the policy that holds the route when it closes.
-func (rt *route) release(gone []*endpoint) {
-	rt.replace(nil, gone)
+func (rt *route) release() {
+	rt.current.Store(nil)
+	for _, sl := range rt.slots.Load().all() {
+		sl.setMembership(nil)
+	}
 	rt.state.Store(int32(connectivity.Idle))
 	rt.router.release(rt)
 }
 
-func (rt *route) close() { rt.watcher.Close() }
+func (rt *route) close() {
+	for _, sl := range rt.slots.Load().all() {
+		sl.close()
+	}
+	rt.watcher.Close()
+}
+
+// wakeUp has queued RPCs picked again.
+func (rt *route) wakeUp() {
+	if p := rt.policy.Load(); p != nil {
+		p.post(func(in *inbox) { in.selection = true })
+	}
+}
+
+// single says whether there is one endpoint, so that there is nothing to choose.
+func (rt *route) single() bool {
+	pub := rt.current.Load()
+	return pub != nil && len(pub.view.endpoints) == 1
+}
 
 func (rt *route) readiness() Readiness {
 	var ready Readiness

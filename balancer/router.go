@@ -7,8 +7,13 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/slicewire/slicewire/balancer/admission"
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
+	"github.com/slicewire/slicewire/internal/rebuild"
 )
 
 // ErrClosed is returned by calls on a closed Router.
@@ -29,7 +34,38 @@ type RouterOptions struct {
 	// goroutine, in order; assignments that come while it runs are folded into
 	// one event.
 	OnReassigned func(Reassignment)
+	// Gate is what builds of assignments and of selectors' data pass through. Nil
+	// means one that all Routers of the process share.
+	Gate *Gate
+	// Admission is asked whether an endpoint may take an attempt, after a policy
+	// chose it. Nil admits all.
+	Admission admission.Admission
+	// RefuseUnknownSelectors fails RPCs that name a selector the Router does not
+	// have. Off, the default selector routes them. They are counted and logged
+	// either way.
+	RefuseUnknownSelectors bool
+	// BadResultsUseP2C lets p2c choose where a custom policy gave a bad result. Off,
+	// the attempt fails with UNAVAILABLE.
+	BadResultsUseP2C bool
+	// StrictSingle refuses publications while the channel has a single endpoint.
+	StrictSingle bool
+	// RetireTimeout bounds how long an endpoint that has left stays connected for
+	// selectors whose data is from before. Default 10 s.
+	RetireTimeout time.Duration
 }
+
+// DefaultRetireTimeout is RouterOptions.RetireTimeout unless it is set.
+const DefaultRetireTimeout = 10 * time.Second
+
+// Gate lets one build at a time through, for any number of Routers, and bounds
+// how long it waits for what a build replaced to be released (seed 001, rebuild
+// gate).
+type Gate struct{ gate *rebuild.Gate }
+
+// NewGate makes a Gate.
+func NewGate() *Gate { return &Gate{rebuild.NewGate(rebuild.GateOptions{})} }
+
+var processGate = NewGate()
 
 // Router is the routing state behind one gRPC channel. It outlives the LB
 // policy, which grpc-go closes when the channel goes idle: assignment, client
@@ -38,8 +74,12 @@ type RouterOptions struct {
 type Router struct {
 	options RouterOptions
 
-	counts *counters
+	faults faults
+	gate   *rebuild.Gate
 	moves  *moves // nil unless somebody listens
+	// disabled are the endpoints that no pick may choose, by name: stored under mu.
+	disabled atomic.Pointer[map[string]Disabled]
+	unknown  unknownSelectors
 
 	// main is the route that outlives its policy: stored under mu.
 	main atomic.Pointer[route]
@@ -47,6 +87,9 @@ type Router struct {
 	mu     sync.Mutex          // guards the fields below
 	others map[*route]struct{} // of policies beside the first, as under xDS priorities
 	closed bool
+	// selectors, the default one first, and what removed ones had counted.
+	selectors []*Selector
+	removed   counters
 
 	changes broadcast
 	// unresolved is why there is no LB config yet, nil if it is on its way. The
@@ -60,8 +103,17 @@ func NewRouter(o RouterOptions) *Router {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Gate == nil {
+		o.Gate = processGate
+	}
+	if o.RetireTimeout <= 0 {
+		o.RetireTimeout = DefaultRetireTimeout
+	}
 	o.Assignment.Logger = o.Logger
-	r := &Router{options: o, counts: &counters{}, others: make(map[*route]struct{})}
+	o.Assignment.Gate = o.Gate.gate
+	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
+	r.disabled.Store(&map[string]Disabled{})
+	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)
 	}
@@ -113,6 +165,12 @@ func (r *Router) release(rt *route) {
 	r.assignmentChanged(r.main.Load())
 }
 
+func (r *Router) defaultSelector() *Selector {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.selectors[0]
+}
+
 // assignmentChanged tells who waits, and who listens to moves of the main route.
 func (r *Router) assignmentChanged(rt *route) {
 	if r.moves != nil && r.main.Load() == rt {
@@ -125,6 +183,11 @@ func (r *Router) assignmentChanged(rt *route) {
 func (r *Router) routes() []*route {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.allRoutes()
+}
+
+// allRoutes is routes for who holds mu.
+func (r *Router) allRoutes() []*route {
 	all := []*route{r.main.Load()}
 	for o := range r.others {
 		all = append(all, o)
@@ -132,12 +195,16 @@ func (r *Router) routes() []*route {
 	return all
 }
 
-// Close stops the sharding service's client and releases its channel, and
-// waits until nothing runs any more. It may be called more than once. Close the
-// gRPC channel first: what it still does is not waited for.
+// Close stops the sharding service's client and releases its channel, ends the
+// builds of selectors, and waits until nothing runs any more. Nothing is published
+// afterwards. It may be called more than once. Close the gRPC channel first: what
+// it still does is not waited for.
 func (r *Router) Close() {
 	r.mu.Lock()
 	r.closed = true
+	for _, s := range r.selectors {
+		s.closed = true
+	}
 	r.mu.Unlock()
 	for _, rt := range r.routes() {
 		rt.close()
@@ -157,13 +224,21 @@ func (r *Router) WaitDetail(delayType string) string {
 	return r.main.Load().watcher.Pending()
 }
 
-// KeyHeader returns the header that carries the key, or "" before the first
-// config.
-func (r *Router) KeyHeader() string {
-	if c := r.main.Load().config.Load(); c != nil {
-		return c.KeyHeader
+// Config returns the LB config in force, nil before the first.
+func (r *Router) Config() *Config { return r.main.Load().config.Load() }
+
+// PolicyOf returns the policy that routes calls which ask for a selector as ctx
+// does, the zero Policy where none is in force yet. It is a few loads.
+func (r *Router) PolicyOf(ctx context.Context) selection.Policy {
+	slots := r.main.Load().slots.Load()
+	sl := slots.of(callinfo.From(ctx))
+	if sl == nil {
+		sl = slots.main
 	}
-	return ""
+	if f := sl.cur.Load(); f != nil {
+		return f.rule.policy
+	}
+	return selection.Policy{}
 }
 
 // Readiness says how far a client is.
@@ -236,7 +311,7 @@ func (r *Router) ResolverAnswered() { r.unresolved.Store(nil) }
 // LB policy yet. Later gRPC tells the policy.
 func (r *Router) ResolverFailed(err error) {
 	r.unresolved.Store(&err)
-	r.counts.resolverErrors.Add(1)
+	r.faults.resolverErrors.Add(1)
 	r.main.Load().resolverError.Store(&err)
 	r.options.Logger.Warn("the name resolver failed", slog.Any("error", err))
 	r.changes.send()
@@ -244,7 +319,7 @@ func (r *Router) ResolverFailed(err error) {
 
 // ConfigRejected notes that a service config was refused and changed nothing.
 func (r *Router) ConfigRejected(err error) {
-	r.counts.configErrors.Add(1)
+	r.faults.configErrors.Add(1)
 	r.main.Load().configError.Store(&err)
 	r.options.Logger.Warn("a service config was refused; what was in force stays", slog.Any("error", err))
 }

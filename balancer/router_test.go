@@ -29,12 +29,12 @@ func TestRouterFollowsTheSurvivor(t *testing.T) {
 	}
 	first := join("x-first", "a")
 	second := join("x-second", "b", "c")
-	if s := router.Status(); router.KeyHeader() != "x-first" || len(s.Endpoints) != 1 {
-		t.Fatalf("the Router is about %q with %d endpoints, want the first policy", router.KeyHeader(), len(s.Endpoints))
+	if s := router.Status(); router.Config().KeyHeader != "x-first" || len(s.Endpoints) != 1 {
+		t.Fatalf("the Router is about %q with %d endpoints, want the first policy", router.Config().KeyHeader, len(s.Endpoints))
 	}
 	first.Close()
-	if s := router.Status(); router.KeyHeader() != "x-second" || len(s.Endpoints) != 2 || len(router.routes()) != 1 {
-		t.Errorf("the first policy left, and the Router is about %q with %d endpoints and %d routes", router.KeyHeader(), len(s.Endpoints), len(router.routes()))
+	if s := router.Status(); router.Config().KeyHeader != "x-second" || len(s.Endpoints) != 2 || len(router.routes()) != 1 {
+		t.Errorf("the first policy left, and the Router is about %q with %d endpoints and %d routes", router.Config().KeyHeader, len(s.Endpoints), len(router.routes()))
 	}
 	uuid := router.Status().Assignment.ClientUUID
 	second.Close()

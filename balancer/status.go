@@ -33,6 +33,13 @@ type Status struct {
 	Assignment assignment.Status
 	Readiness  Readiness
 	Picks      PickCounts
+	// Selectors are those of the Router, the default one first.
+	Selectors []SelectorStatus
+	// Membership is the generation of the endpoint list.
+	Membership uint64
+	// UnknownSelectors counts picks of RPCs that name a selector which is not
+	// declared.
+	UnknownSelectors uint64
 	// ResolverErrors, EmptyUpdates count what the name resolver got wrong.
 	ResolverErrors, EmptyUpdates uint64
 	// LastResolverError is the newest one, or nil.
@@ -50,6 +57,50 @@ type EndpointStatus struct {
 	State   connectivity.State
 	Since   time.Time // when it entered State
 	Picks   uint64    // since it appeared
+	Pending int       // RPCs in flight
+	// Disabled says why no pick chooses it, nil if picks may.
+	Disabled *Disabled
+	// RetryAfter is how long admission refuses it for, 0 if it does not.
+	RetryAfter time.Duration
+}
+
+// SelectorStatus is one selector.
+type SelectorStatus struct {
+	Name string
+	// Policy is the one published last, Generation its number and Source who
+	// published it; InForce is the generation that picks use.
+	Policy     string
+	Generation uint64
+	Source     Source
+	InForce    uint64
+	// Membership is the generation of the endpoint list that picks use; built
+	// policies follow [Router.MembershipGeneration] by a build.
+	Membership uint64
+	// Builds are the work of a policy that builds, LastBuildError why the newest
+	// build failed, or nil.
+	Builds         BuildStatus
+	LastBuildError error
+	Picks          PickCounts
+	// BadResults counts what custom policies got wrong, by reason:
+	// "out_of_range", "excluded", "panic".
+	BadResults map[string]uint64
+	// History are the newest publications, the last one last.
+	History []PublicationStatus
+}
+
+// PublicationStatus is one publication of a policy.
+type PublicationStatus struct {
+	Generation uint64
+	Policy     string
+	Source     Source
+	At         time.Time
+}
+
+// BuildStatus counts builds: see seed 001.
+type BuildStatus struct {
+	Builds, Failed, Coalesced uint64
+	// Queue and Build are how long the newest build waited and took.
+	Queue, Build time.Duration
 }
 
 // PickCounts count picks since the Router was made. A queued RPC is picked
@@ -63,6 +114,9 @@ type PickCounts struct {
 	// Keyless counts picks that chose any endpoint because the RPC has no key and
 	// needs none (interceptors.KeyOptional).
 	Keyless uint64
+	// Refused counts candidates that admission refused; the pick went on to the
+	// next.
+	Refused uint64
 	// Fallbacks counts picks that chose any endpoint, by reason: "gap",
 	// "server_empty", "unknown_endpoint", "all_failing", "no_assignment".
 	Fallbacks map[string]uint64
@@ -97,27 +151,19 @@ func (s Status) String() string {
 func (r *Router) Status() Status { return r.main.Load().status() }
 
 func (rt *route) status() Status {
-	rt.tally.Lock()
-	defer rt.tally.Unlock()
 	s := Status{
-		State:          connectivity.State(rt.state.Load()),
-		Config:         rt.config.Load(),
-		Assignment:     rt.watcher.Status(),
-		Readiness:      rt.readiness(),
-		ResolverErrors: rt.router.counts.resolverErrors.Load(),
-		EmptyUpdates:   rt.router.counts.emptyUpdates.Load(),
-		ConfigErrors:   rt.router.counts.configErrors.Load(),
-		Picks: PickCounts{
-			Ready:     rt.router.counts.ready.Load(),
-			Queued:    rt.router.counts.queued.Load(),
-			Failed:    rt.router.counts.failed.Load(),
-			Dropped:   rt.router.counts.dropped.Load(),
-			Keyless:   rt.router.counts.keyless.Load(),
-			Fallbacks: make(map[string]uint64, reasons),
-		},
+		State:            connectivity.State(rt.state.Load()),
+		Config:           rt.config.Load(),
+		Assignment:       rt.watcher.Status(),
+		Readiness:        rt.readiness(),
+		UnknownSelectors: rt.router.unknown.count.Load(),
+		ResolverErrors:   rt.router.faults.resolverErrors.Load(),
+		EmptyUpdates:     rt.router.faults.emptyUpdates.Load(),
+		ConfigErrors:     rt.router.faults.configErrors.Load(),
 	}
-	for r := range reasons {
-		s.Picks.Fallbacks[r.String()] = rt.router.counts.fallbacks[r].Load()
+	s.Selectors, s.Picks = rt.selectors()
+	if m := rt.endpoints.Load(); m != nil {
+		s.Membership = m.generation
 	}
 	if err := rt.resolverError.Load(); err != nil {
 		s.LastResolverError = *err
@@ -139,12 +185,86 @@ func (rt *route) status() Status {
 		cur := ep.cur.Load()
 		s.Endpoints[i] = EndpointStatus{
 			Name:    ep.name,
-			Address: *ep.addr.Load(),
+			Address: ep.member.Info().Address,
 			State:   cur.connectivity,
 			Since:   cur.since,
-			Picks:   ep.picks.load(),
+			Picks:   ep.member.Picks(),
+			Pending: ep.member.Pending(),
 		}
-		s.Picks.Ready += s.Endpoints[i].Picks
+		if d, off := rt.disabled(ep); off {
+			s.Endpoints[i].Disabled = &d
+		}
+		if ep.guard != nil {
+			s.Endpoints[i].RetryAfter = ep.guard.RetryAfter()
+		}
 	}
 	return s
+}
+
+// selectors is the status of each selector, and what all of them, and those that
+// are gone, have counted.
+func (rt *route) selectors() (all []SelectorStatus, total PickCounts) {
+	r := rt.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total = r.removed.counts()
+	for _, sl := range rt.slots.Load().all() {
+		s := sl.status()
+		total.add(s.Picks)
+		all = append(all, s)
+	}
+	return all, total
+}
+
+// status is called under the Router's mu.
+func (sl *slot) status() SelectorStatus {
+	sel := sl.selector
+	s := SelectorStatus{
+		Name:    sel.name,
+		Picks:   sel.counts.counts(),
+		History: slices.Clone(sel.history),
+		BadResults: map[string]uint64{
+			"out_of_range": sel.bad.outOfRange.Load(), "excluded": sel.bad.excluded.Load(), "panic": sel.bad.panicked.Load(),
+		},
+	}
+	if sel.rule != nil {
+		s.Policy, s.Generation, s.Source = sel.rule.policy.String(), sel.rule.generation, sel.rule.source
+	}
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	s.LastBuildError = sl.lastErr
+	if cur := sl.cur.Load(); cur != nil {
+		s.InForce, s.Membership = cur.rule.generation, cur.membership
+		if m := sl.members; m != nil && !cur.rule.policy.Built() {
+			s.Membership = m.generation
+		}
+	}
+	if sl.pipeline != nil {
+		b := sl.pipeline.Stats()
+		s.Builds = BuildStatus{b.Builds, b.Failed, b.Coalesced, b.Queue, b.Build}
+	}
+	return s
+}
+
+func (c *counters) counts() PickCounts {
+	n := PickCounts{
+		Ready: c.ready.load(), Queued: c.queued.Load(), Failed: c.failed.Load(), Dropped: c.dropped.Load(),
+		Keyless: c.keyless.Load(), Refused: c.refused.Load(), Fallbacks: make(map[string]uint64, reasons),
+	}
+	for r := range reasons {
+		n.Fallbacks[r.String()] = c.fallbacks[r].Load()
+	}
+	return n
+}
+
+func (c *PickCounts) add(o PickCounts) {
+	c.Ready += o.Ready
+	c.Queued += o.Queued
+	c.Failed += o.Failed
+	c.Dropped += o.Dropped
+	c.Keyless += o.Keyless
+	c.Refused += o.Refused
+	for r, n := range o.Fallbacks {
+		c.Fallbacks[r] += n
+	}
 }

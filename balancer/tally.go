@@ -27,6 +27,9 @@ func (t *tally) add() {
 	t.parts[hash>>61].n.Add(1)
 }
 
+// addMany adds what was counted elsewhere.
+func (t *tally) addMany(n uint64) { t.parts[0].n.Add(n) }
+
 func (t *tally) load() (sum uint64) {
 	for i := range t.parts {
 		sum += t.parts[i].n.Load()

@@ -33,9 +33,10 @@ type Client struct {
 	router *balancer.Router
 	joint  *joint
 
+	selectors  *interceptors.Selectors
 	keyOptions []interceptors.KeyOption
-	codeKey    *interceptors.Key                // from WithSharding; nil without
-	key        atomic.Pointer[interceptors.Key] // for the header of the config in force
+	codeKeys   *keys                // from WithSharding; nil without
+	keys       atomic.Pointer[keys] // for the header of the config in force
 
 	drainTimeout time.Duration
 	inFlight     *inFlight
@@ -91,14 +92,18 @@ func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	return stream, nil
 }
 
-// outgoing puts the call's key in the context and on the wire.
+// outgoing chooses the call's selector, and puts its key in the context and on
+// the wire.
 func (c *Client) outgoing(ctx context.Context, method string, req any, opts []grpc.CallOption) (context.Context, error) {
-	key, err := c.keyInForce(ctx, opts)
+	ctx = c.selectors.Outgoing(ctx, method)
+	keys, err := c.keysInForce(ctx, opts)
 	switch {
-	case err == nil:
-		ctx, err = key.Outgoing(ctx, method, req)
 	case errors.Is(err, ErrClosed):
 		return nil, err
+	case err == nil && keys == nil: // no header carries keys
+		return c.selectors.Begin(ctx, c.cc, method), nil
+	case err == nil:
+		ctx, err = keys.of(c.router.PolicyOf(ctx)).Begin(ctx, c.cc, method, req)
 	}
 	if err == nil {
 		return ctx, nil
@@ -110,42 +115,44 @@ func (c *Client) outgoing(ctx context.Context, method string, req any, opts []gr
 	return nil, &callError{status.FromProto(p), err}
 }
 
-// keyInForce follows the header of the LB config. A first call waits for that,
+// keysInForce follows the header of the LB config. A first call waits for that,
 // as gRPC makes it wait for the name resolver: the config may name a header other
-// than WithSharding's.
-func (c *Client) keyInForce(ctx context.Context, opts []grpc.CallOption) (*interceptors.Key, error) {
-	header := c.router.KeyHeader()
-	if header == "" {
-		var config *balancer.Config
+// than WithSharding's. It returns nil where there is no header.
+func (c *Client) keysInForce(ctx context.Context, opts []grpc.CallOption) (*keys, error) {
+	config := c.router.Config()
+	if config == nil {
 		err := c.whileAwake(ctx, func(ctx context.Context) (err error) {
 			config, err = c.router.WaitConfig(ctx, failsFast(opts))
 			return err
 		})
 		switch {
 		case err == nil:
-			header = config.KeyHeader
 		case errors.Is(err, balancer.ErrClosed):
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, &callError{status.New(status.FromContextError(ctx.Err()).Code(), err.Error()), err}
-		case c.codeKey != nil:
-			return c.codeKey, nil // gRPC says what it makes of the resolver's error
+		case c.codeKeys != nil:
+			return c.codeKeys, nil // gRPC says what it makes of the resolver's error
 		default:
 			return nil, &callError{status.New(codes.Unavailable, err.Error()), err}
 		}
 	}
-	if key := c.key.Load(); key != nil && key.Header() == header {
-		return key, nil
+	header := config.KeyHeader
+	if header == "" {
+		return nil, nil
 	}
-	key := c.codeKey
-	if key == nil || key.Header() != header {
+	if k := c.keys.Load(); k != nil && k.header == header {
+		return k, nil
+	}
+	k := c.codeKeys
+	if k == nil || k.header != header {
 		var err error
-		if key, err = interceptors.NewKey(header, c.keyOptions...); err != nil {
+		if k, err = newKeys(header, c.keyOptions); err != nil {
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
 	}
-	c.key.Store(key)
-	return key, nil
+	c.keys.Store(k)
+	return k, nil
 }
 
 // failsFast says whether a call is to fail when it cannot be routed. That is

@@ -32,15 +32,22 @@ func Dial(target string, opts ...Option) (*Client, error) {
 		inFlight:     newInFlight(),
 	}
 	c.patience, c.endPatience = context.WithCancel(context.Background())
-	if sh := s.sharding; sh != nil {
-		if c.codeKey, err = interceptors.NewKey(sh.KeyHeader, s.key...); err != nil {
+	if header := s.keyHeader(); header != "" {
+		if c.codeKeys, err = newKeys(header, s.key); err != nil {
 			return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
 		}
+	}
+	if c.selectors, err = interceptors.NewSelectors(s.selectorByMethod); err != nil {
+		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
 	}
 	if s.router.Logger != nil {
 		s.router.Logger = s.router.Logger.With("target", target)
 	}
 	c.router = balancer.NewRouter(s.router)
+	if err := s.declareSelectors(c.router); err != nil {
+		c.router.Close()
+		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
+	}
 	j.router = c.router
 	// gRPC takes the first resolver of a scheme, so ours goes first. Endpoints have
 	// to be resolved here, even behind a proxy: the proxy could only be told one
@@ -63,8 +70,11 @@ func (j *joint) ownOptions(s *settings) ([]grpc.DialOption, error) {
 	}
 	opts = append(opts, s.dialOptions...)
 	var problems []error
-	if s.sharding != nil {
+	switch {
+	case s.sharding != nil:
 		j.config = s.sharding.config()
+	case len(s.selectors) > 0:
+		j.config = &balancer.Config{Unsharded: true, KeyHeader: s.keyHeader()}
 	}
 	if s.serviceConfig != "" || j.config != nil {
 		j.hasDefault = true

@@ -57,7 +57,7 @@ func TestDialErrors_IM04(t *testing.T) {
 		"bad key source":                  {"dns:///x:1", []sdk.Option{plain, sdk.WithKeyOptions(interceptors.KeyFrom(nil))}, []string{"WithKeyOptions", "source is nil"}},
 		"service config":                  {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig("{")}, []string{"WithServiceConfig", "JSON"}},
 		"method config":                   {"dns:///x:1", []sdk.Option{plain, service, sdk.WithSharding(testSharding()), sdk.WithServiceConfig(`{"methodConfig": 7}`)}, []string{"service config"}},
-		"service config without sharding": {"dns:///x:1", []sdk.Option{plain, service, sdk.WithServiceConfig(`{"methodConfig": []}`)}, []string{"WithServiceConfig", "sdk.WithSharding was not used"}},
+		"service config without sharding": {"dns:///x:1", []sdk.Option{plain, service, sdk.WithServiceConfig(`{"methodConfig": []}`)}, []string{"WithServiceConfig", "neither sdk.WithSharding nor sdk.WithSelector was used"}},
 		"everything at once": {"consul:///x", []sdk.Option{
 			sdk.WithShardingService("bare", "127.0.0.1:1"),
 			sharding(func(s *sdk.Sharding) { s.Target, s.KeyHeader, s.InitialTimeout = "", "x key", -1 }),

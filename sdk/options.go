@@ -33,6 +33,10 @@ type settings struct {
 	provider balancer.ClientConnProvider
 	key      []interceptors.KeyOption
 
+	selectors        []namedPolicy
+	selectorByMethod map[string]string
+	header           string // of WithKeyHeader
+
 	router       balancer.RouterOptions
 	drainTimeout time.Duration
 

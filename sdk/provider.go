@@ -89,6 +89,7 @@ func (s *settings) validate() error {
 			problems = append(problems, s.unknownKey(sh.ServiceKey))
 		}
 	}
+	problems = append(problems, s.checkSelectors()...)
 	if _, err := interceptors.NewKey(header, s.key...); err != nil {
 		problems = append(problems, fmt.Errorf("WithKeyOptions: %w", err))
 	}

@@ -74,7 +74,7 @@ func (c *resolverConn) UpdateState(s resolver.State) error {
 			c.joint.router.ConfigRejected(rejected)
 			s.ServiceConfig = nil // gRPC then keeps the last one, else that of code
 		}
-		if s.ServiceConfig == nil && !c.joint.hasDefault && c.joint.router.KeyHeader() == "" {
+		if s.ServiceConfig == nil && !c.joint.hasDefault && c.joint.router.Config() == nil {
 			err := rejected
 			if err == nil {
 				err = c.joint.about(noSharding("the name resolver gives no service config"))
@@ -117,7 +117,7 @@ func (c *resolverConn) ParseServiceConfig(js string) *serviceconfig.ParseResult 
 // resolverFailed tells the Router while there is no LB policy that gRPC could
 // tell. Calls wait for the Router then, and would wait to their deadline.
 func (j *joint) resolverFailed(err error) {
-	if j.router.KeyHeader() == "" {
+	if j.router.Config() == nil {
 		j.router.ResolverFailed(j.about(err))
 	}
 }
@@ -141,7 +141,7 @@ func aboutTarget(target, text string) string {
 }
 
 func noSharding(why string) error {
-	return fmt.Errorf("nothing says how to route: %s that names %q, and sdk.WithSharding was not used; do one or the other",
+	return fmt.Errorf("nothing says how to route: %s that names %q, and neither sdk.WithSharding nor sdk.WithSelector was used; do one of these",
 		why, balancer.AutoshardingName)
 }
 
@@ -219,7 +219,7 @@ func (j *joint) policyConfig(list json.RawMessage) (json.RawMessage, error) {
 // checkConfig refuses a config with which no call could be given its key.
 func checkConfig(js json.RawMessage) error {
 	config, err := balancer.ParseConfig(js)
-	if err == nil {
+	if err == nil && config.KeyHeader != "" {
 		_, err = interceptors.NewKey(config.KeyHeader)
 	}
 	if err != nil {

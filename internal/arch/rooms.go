@@ -49,7 +49,7 @@ var Rooms = []Room{
 		Path: "sdk",
 		Ours: []string{
 			"interceptors", "telemetry", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
-			"balancer/selection", "balancer/health", "balancer/failover", "internal/callinfo",
+			"balancer/selection", "balancer/admission", "balancer/health", "balancer/failover", "internal/callinfo",
 		},
 		Outside: []string{grpcModule, protobuf},
 	},
@@ -58,7 +58,7 @@ var Rooms = []Room{
 	{
 		Path: "telemetry",
 		Ours: []string{
-			"balancer", "balancer/assignment", "balancer/selection", "balancer/health", "balancer/failover",
+			"balancer", "balancer/assignment", "balancer/selection", "balancer/admission", "balancer/health", "balancer/failover",
 			"internal/callinfo",
 		},
 		Outside: []string{grpcModule, otel},
@@ -67,7 +67,8 @@ var Rooms = []Room{
 	{
 		Path: "balancer",
 		Ours: []string{
-			"balancer/assignment", "balancer/keyrange", "balancer/selection", "balancer/health", "internal/callinfo",
+			"balancer/assignment", "balancer/keyrange", "balancer/selection", "balancer/admission", "balancer/health",
+			"internal/callinfo", "internal/rebuild",
 		},
 		Outside: []string{grpcModule, protobuf},
 	},
@@ -78,9 +79,11 @@ var Rooms = []Room{
 	},
 	{Path: "balancer/keyrange", Pure: true},
 	{Path: "balancer/selection", Pure: true},
+	{Path: "balancer/admission", Pure: true},
 	{Path: "balancer/health", Outside: []string{grpcModule}},
 	{Path: "balancer/failover", Pure: true},
 	{Path: "internal/callinfo"},
+	{Path: "internal/rebuild", Pure: true},
 	{Path: "internal/wire", Outside: []string{grpcModule, protobuf}},
 	{Path: "internal/arch", Pure: true},
 	{Path: "internal/bench"}, // builds and runs the next one
@@ -90,7 +93,7 @@ var Rooms = []Room{
 		Path: "internal/bench/compare",
 		Ours: []string{
 			"sdk", "sdk/sdktest", "interceptors", "balancer", "balancer/assignment", "balancer/keyrange",
-			"internal/callinfo", "internal/wire",
+			"balancer/selection", "balancer/admission", "internal/callinfo", "internal/wire",
 		},
 		Outside: []string{grpcModule, protobuf},
 	},

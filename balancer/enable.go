@@ -1,0 +1,99 @@
+package balancer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+)
+
+// Disabled says that no pick may choose an endpoint, and why.
+type Disabled struct {
+	Reason string
+	Since  time.Time
+}
+
+// SetEnabled lets no pick choose the endpoint of that name, from the next one on
+// and in all selectors, or ends that. Its connection stays and RPCs in flight go
+// on. It holds for endpoints that are not there yet or come back later, until it is
+// ended (seed row P-20). reason is for operators.
+func (r *Router) SetEnabled(endpoint string, enabled bool, reason string) {
+	r.mu.Lock()
+	old := *r.disabled.Load()
+	_, was := old[endpoint]
+	if was == enabled {
+		next := maps.Clone(old)
+		if enabled {
+			delete(next, endpoint)
+		} else {
+			next[endpoint] = Disabled{reason, time.Now()}
+		}
+		r.disabled.Store(&next)
+	}
+	routes := r.allRoutes()
+	r.mu.Unlock()
+	if was != enabled {
+		return
+	}
+	r.options.Logger.Info("an endpoint was enabled or disabled by hand",
+		slog.String("endpoint", endpoint), slog.Bool("enabled", enabled), slog.String("reason", reason))
+	for _, rt := range routes {
+		pub, p := rt.current.Load(), rt.policy.Load()
+		if pub == nil || p == nil {
+			continue
+		}
+		if ep := pub.view.byName[endpoint]; ep != nil {
+			ep.applyDisabled(r)
+			p.endpointChanged(ep)
+		}
+	}
+}
+
+// applyDisabled makes ep's flag what the Router says now.
+func (ep *endpoint) applyDisabled(r *Router) {
+	r.mu.Lock() // two changes of one endpoint must not overtake each other
+	defer r.mu.Unlock()
+	if _, off := (*r.disabled.Load())[ep.name]; off {
+		ep.flags.Or(barred)
+	} else {
+		ep.flags.And(^uint32(barred))
+	}
+}
+
+// applyDisabled bars endpoints that have just appeared. It runs after picks can
+// find them, so that SetEnabled either finds them too or has been seen here.
+func (p *policy) applyDisabled() {
+	for name := range *p.route.router.disabled.Load() {
+		if ep := p.view.byName[name]; ep != nil && ep.flags.Load()&barred == 0 {
+			ep.applyDisabled(p.route.router)
+			p.handleChange(ep)
+		}
+	}
+}
+
+// Drain disables an endpoint and waits until no RPC is in flight there. The error
+// wraps ctx's and says how many are; the endpoint stays disabled.
+func (r *Router) Drain(ctx context.Context, endpoint, reason string) error {
+	r.SetEnabled(endpoint, false, reason)
+	for {
+		changed := drained.wait()
+		pending := 0
+		for _, rt := range r.routes() {
+			if pub := rt.current.Load(); pub != nil {
+				if ep := pub.view.byName[endpoint]; ep != nil {
+					ep.flags.Or(draining)
+					pending += ep.member.Pending()
+				}
+			}
+		}
+		if pending == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("slicewire: endpoint %q still has %d RPCs in flight: %w", endpoint, pending, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package balancer
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/slicewire/slicewire/balancer/selection"
+)
+
+// This file is the part of the policy that keeps what selectors choose from: the
+// table of READY endpoints, the membership, and endpoints that have left it. All
+// of it belongs to the policy's goroutine.
+
+// addEndpoint makes an endpoint that has just appeared.
+func (p *policy) addEndpoint(name string) *endpoint {
+	ep := newEndpoint(name)
+	if a := p.route.router.options.Admission; a != nil {
+		ep.guard = a.Guard(name)
+	}
+	p.counts[ep.counted]++
+	return ep
+}
+
+// connectAll is the wish of the first pick that chooses among all endpoints that
+// are READY: they are connected, and kept so, as round_robin does. Before that a
+// selector costs no connection.
+func (p *policy) connectAll() {
+	p.eager, p.useful = true, true
+	for _, ep := range p.view.endpoints {
+		p.markReady(ep)
+		p.keepConnected(ep)
+	}
+}
+
+func (p *policy) keepConnected(ep *endpoint) {
+	if !ep.removed && ep.flags.Load()&barred == 0 && ep.cur.Load().connectivity == connectivity.Idle {
+		ep.connect(p)
+	}
+}
+
+// markReady puts ep into the table, or takes it out. It copies a small part of
+// the table, however long that is.
+func (p *policy) markReady(ep *endpoint) {
+	if ep.counted == connectivity.Ready && ep.flags.Load()&barred == 0 {
+		if ep.readyAt < 0 {
+			ep.readyAt = p.ready.Len()
+			p.ready = p.ready.With(ep.member)
+		}
+		return
+	}
+	p.removeReady(ep)
+}
+
+func (p *policy) removeReady(ep *endpoint) {
+	if ep.readyAt < 0 {
+		return
+	}
+	table, moved := p.ready.Without(ep.readyAt)
+	if moved != nil {
+		moved.Handle().(*endpoint).readyAt = ep.readyAt
+	}
+	p.ready, ep.readyAt = table, -1
+}
+
+var noneReady = selection.NewTable(nil)
+
+// storeReady lets picks see the table.
+func (p *policy) storeReady() {
+	if !p.eager {
+		return
+	}
+	table := p.ready
+	if table == nil {
+		table = noneReady
+	}
+	if p.picker.ready.Load() != table {
+		p.picker.ready.Store(table)
+	}
+}
+
+// offerMembership tells the selectors who the endpoints are. The same endpoints
+// in another order are the same membership (seed row P-18).
+func (p *policy) offerMembership() {
+	eps := slices.Clone(p.view.endpoints)
+	slices.SortFunc(eps, func(a, b *endpoint) int { return cmp.Compare(a.name, b.name) })
+	old := p.route.endpoints.Load()
+	next := &membership{generation: 1, endpoints: eps, members: make([]*selection.Member, len(eps)), infos: make([]selection.Info, len(eps))}
+	for i, ep := range eps {
+		next.members[i], next.infos[i] = ep.member, ep.member.Info()
+	}
+	if old != nil {
+		next.generation = old.generation + 1
+		if slices.Equal(old.endpoints, eps) && slices.EqualFunc(old.infos, next.infos, sameInfo) {
+			next = old
+		}
+	}
+	p.route.endpoints.Store(next)
+	for _, sl := range p.route.slots.Load().all() {
+		sl.setMembership(next)
+	}
+	p.route.router.changes.send()
+}
+
+func sameInfo(a, b selection.Info) bool { return a.Address == b.Address && a.Weight == b.Weight }
+
+// retiree is an endpoint that has left while data of a selector still leads to it.
+type retiree struct {
+	endpoint   *endpoint
+	generation uint64 // of the first membership without it
+	until      time.Time
+}
+
+// leave closes the endpoints that are gone, or has them wait until no selector's
+// data leads to them (seed row P-08): gRPC would close their connections, and a
+// pick by older data would fail.
+func (p *policy) leave(gone []*endpoint) {
+	generation := p.route.endpoints.Load().generation
+	if len(gone) == 0 {
+		return
+	}
+	if p.route.caughtUp(generation) {
+		for _, ep := range gone {
+			ep.close()
+		}
+		return
+	}
+	wait := p.route.router.options.RetireTimeout
+	for _, ep := range gone {
+		ep.removed = true
+		ep.flags.Or(retired)
+		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})
+	}
+	time.AfterFunc(wait, func() { p.post(func(in *inbox) { in.retired = true }) })
+}
+
+// retire closes endpoints that no data leads to any more, and, if overdue is set,
+// those whose time is over.
+func (p *policy) retire(overdue bool) {
+	now := time.Now()
+	closing := false
+	select {
+	case <-p.closing:
+		closing = true
+	default:
+	}
+	p.retiring = slices.DeleteFunc(p.retiring, func(r retiree) bool {
+		over := closing || overdue && !now.Before(r.until) || p.route.caughtUp(r.generation)
+		if over {
+			r.endpoint.close()
+			p.mustReport = true
+		}
+		return over
+	})
+}
+
+// publishPolicies puts the policies in force that the LB config asks for, and a
+// default one where nobody has published any.
+func (p *policy) publishPolicies() {
+	policy := selection.P2C()
+	if p.config.Sharded() {
+		policy = selection.Sliced(selection.Policy{})
+	}
+	router := p.route.router
+	router.defaultSelector().publishDefault(policy)
+	for name, policy := range p.config.Selectors {
+		var err error
+		if s := router.Selector(name); s != nil {
+			_, err = s.Publish(policy, FromResolver)
+		} else {
+			_, err = router.AddSelector(name, policy, FromResolver)
+		}
+		if err != nil && !errors.Is(err, ErrClosed) {
+			p.route.log().Warn("a selector of the LB config was refused", slog.Any("error", err))
+		}
+	}
+}

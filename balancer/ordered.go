@@ -1,0 +1,119 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+
+	lb "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
+)
+
+// ordered picks the first candidate that takes the attempt, in the order that the
+// policy's data gives (seed 001, request flow 2 to 4).
+func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
+	f := a.rule
+	policy := &f.rule.policy
+	waits := policy.WaitsForFirst()
+	if policy.Kind() != selection.KindWeighted {
+		a.mayHaveKey()
+	}
+	if !waits && p.ready.Load() == nil {
+		p.policy.wantAll() // the others are passed over only once all were asked to connect
+	}
+	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
+	var cursor selection.Cursor
+	var few [8]*endpoint
+	passed := few[:0] // candidates that did not take it
+	var again, turned, first *endpoint
+	onTheWay := false
+	for draws := 0; len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
+		var i int
+		var err error
+		if policy.Kind() == selection.KindCustomBuilt {
+			if i, cursor, err = a.customNext(f, &call, cursor); err != nil {
+				return nil, err
+			}
+		} else {
+			i, cursor = policy.Next(f.order, &call, cursor)
+		}
+		if i < 0 {
+			break
+		}
+		ep := f.members[i]
+		if slices.Contains(passed, ep) {
+			continue
+		}
+		passed = append(passed, ep)
+		if first == nil {
+			first = ep
+		}
+		switch ep.level(a.call) {
+		case never:
+			continue
+		case tried:
+			if ep.cur.Load().connectivity == connectivity.Ready {
+				if again == nil {
+					again = ep
+				}
+				continue
+			}
+		}
+		switch state := a.take(ep); state {
+		case taken:
+			return nil, nil
+		case notAdmitted:
+			turned = ep
+		case isConnecting, isIdle:
+			if ep.flags.Load()&retired != 0 {
+				continue
+			}
+			if waits {
+				if state == isIdle && !(a.wish.queued && ep.mayAnswer()) {
+					p.ask(ep, &a.wish)
+				}
+				return waitCandidate, lb.ErrNoSubConnAvailable
+			}
+			onTheWay = true
+		}
+	}
+	if again != nil && !onTheWay && a.take(again) == taken {
+		return nil, nil
+	}
+	switch {
+	case onTheWay:
+		return waitAnyConnection, lb.ErrNoSubConnAvailable
+	case turned != nil:
+		return nil, p.refusedError(a, turned)
+	case first == nil:
+		return nil, fmt.Errorf("slicewire: target %q: selector %q: the policy %q has no candidate", a.pub.target, a.slot.selector.name, policy.String())
+	}
+	return delegate(a, first, fmt.Sprintf("selector %q: every candidate is failing", a.slot.selector.name), waitCandidate)
+}
+
+// customNext asks a user's order, and refuses what it must not answer.
+func (a *attempt) customNext(f *inForce, call *selection.Call, cursor selection.Cursor) (i int, next selection.Cursor, err error) {
+	policy := &f.rule.policy
+	i, next, panicked := askNext(policy, f.order, call, cursor)
+	if panicked == nil && i < len(f.members) {
+		return i, next, nil
+	}
+	s := a.slot.selector
+	what, count := fmt.Sprintf("it gave index %d of %d", i, len(f.members)), &s.bad.outOfRange
+	if panicked != nil {
+		what, count = fmt.Sprintf("it panicked: %v", panicked), &s.bad.panicked
+	}
+	s.report(count, policy, what)
+	return 0, next, status.Errorf(codes.Unavailable, "slicewire: target %q: selector %q: the policy %q gave a bad result: %s",
+		a.pub.target, s.name, policy.String(), what)
+}
+
+func askNext(policy *selection.Policy, o selection.Order, call *selection.Call, cursor selection.Cursor) (i int, next selection.Cursor, panicked any) {
+	defer func() { panicked = recover() }()
+	i, next = policy.Next(o, call, cursor)
+	return i, next, nil
+}

@@ -1,0 +1,168 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/slicewire/slicewire/balancer"
+	"github.com/slicewire/slicewire/balancer/admission"
+	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/interceptors"
+	"github.com/slicewire/slicewire/internal/callinfo"
+)
+
+// DefaultSelector is the name of the selector that routes calls which name none.
+const DefaultSelector = balancer.DefaultSelector
+
+// namedPolicy is a selector that code declared.
+type namedPolicy struct {
+	name   string
+	policy selection.Policy
+}
+
+// WithSelector declares a selector: a named way of routing over the client's
+// endpoints and connections. A call chooses one by interceptors.WithSelector, or by
+// its method with WithSelectorsByMethod. Of the name [DefaultSelector] it says how
+// all other calls are routed; by default that is by slice where there is sharding,
+// else by selection.P2C.
+//
+// A client with a selector does not need WithSharding.
+func WithSelector(name string, p selection.Policy) Option {
+	return func(s *settings) { s.selectors = append(s.selectors, namedPolicy{name, p}) }
+}
+
+// WithSelectorsByMethod names the selector for calls whose context names none, by
+// method pattern: "/package.Service/Method", "/package.Service/*" or "*", of which
+// the most specific one counts. The map is copied.
+func WithSelectorsByMethod(byPattern map[string]string) Option {
+	own := make(map[string]string, len(byPattern))
+	for pattern, name := range byPattern {
+		own[pattern] = name
+	}
+	return func(s *settings) { s.selectorByMethod = own }
+}
+
+// WithUnknownSelectorsRefused fails calls that name a selector the client does
+// not have, with UNAVAILABLE. By default the default selector routes them. Status
+// counts them either way.
+func WithUnknownSelectorsRefused() Option {
+	return func(s *settings) { s.router.RefuseUnknownSelectors = true }
+}
+
+// WithKeyHeader sets the request header that carries keys where there is no
+// sharding, for policies that look at keys such as selection.Ketama. Without it
+// such keys are not sent. Names are as for Sharding.KeyHeader.
+func WithKeyHeader(name string) Option {
+	return func(s *settings) { s.header = name }
+}
+
+// WithAdmission asks a before an attempt is sent to the endpoint that a policy
+// chose; a refusal moves the attempt on to the next candidate. See
+// admission.NewBreaker for a circuit breaker.
+func WithAdmission(a admission.Admission) Option {
+	return func(s *settings) { s.router.Admission = a }
+}
+
+// WithGate shares g among clients: of all of them one at a time builds an
+// assignment or the data of a selector. By default all clients of the process
+// share one.
+func WithGate(g *balancer.Gate) Option {
+	return func(s *settings) { s.router.Gate = g }
+}
+
+// keyHeader is the header that code names, "" if none.
+func (s *settings) keyHeader() string {
+	if s.sharding != nil {
+		return s.sharding.KeyHeader
+	}
+	return s.header
+}
+
+func (s *settings) checkSelectors() []error {
+	var problems []error
+	seen := make(map[string]bool)
+	for _, d := range s.selectors {
+		switch err := d.policy.Validate(); {
+		case d.name == "":
+			problems = append(problems, errors.New("WithSelector: the name is empty; a selector needs one, the default one is \"default\""))
+		case seen[d.name]:
+			problems = append(problems, fmt.Errorf("WithSelector: %q is declared twice; use a name for each selector", d.name))
+		case err != nil:
+			problems = append(problems, fmt.Errorf("WithSelector: %q: %w", d.name, err))
+		}
+		seen[d.name] = true
+	}
+	if _, err := interceptors.NewSelectors(s.selectorByMethod); err != nil {
+		problems = append(problems, fmt.Errorf("WithSelectorsByMethod: %w", err))
+	}
+	if s.header != "" {
+		if _, err := callinfo.ParseHeader(s.header); err != nil {
+			problems = append(problems, fmt.Errorf("WithKeyHeader: %w", err))
+		} else if s.sharding != nil {
+			problems = append(problems, errors.New("WithKeyHeader: WithSharding names the header already (KeyHeader); leave out one of the two"))
+		}
+	}
+	return problems
+}
+
+// declareSelectors declares on r what code declared.
+func (s *settings) declareSelectors(r *balancer.Router) error {
+	for _, d := range s.selectors {
+		var err error
+		if d.name == DefaultSelector {
+			_, err = r.Selector(d.name).Publish(d.policy, balancer.FromCode)
+		} else {
+			_, err = r.AddSelector(d.name, d.policy, balancer.FromCode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Selector returns the selector of that name, whose policy may be replaced while
+// calls run (balancer.Selector.Publish), or nil if there is none.
+func (c *Client) Selector(name string) *balancer.Selector { return c.router.Selector(name) }
+
+// AddSelector declares a selector while calls run. It serves at once, over the
+// connections that are there. The error says what is wrong with the name or the
+// policy, or is ErrClosed.
+func (c *Client) AddSelector(name string, p selection.Policy) (*balancer.Selector, error) {
+	s, err := c.router.AddSelector(name, p, balancer.FromCode)
+	return s, c.told(err)
+}
+
+// RemoveSelector takes a selector away; RPCs in flight go on. The default one
+// cannot be removed.
+func (c *Client) RemoveSelector(name string) error { return c.told(c.router.RemoveSelector(name)) }
+
+// SetEnabled lets no pick choose the endpoint of that name, from the next one on,
+// or ends that: see balancer.Router.SetEnabled.
+func (c *Client) SetEnabled(endpoint string, enabled bool, reason string) {
+	c.router.SetEnabled(endpoint, enabled, reason)
+}
+
+// Drain disables an endpoint and waits until no RPC is in flight there; see
+// balancer.Router.Drain.
+func (c *Client) Drain(ctx context.Context, endpoint, reason string) error {
+	return c.router.Drain(ctx, endpoint, reason)
+}
+
+// WaitConverged waits until the picks of all selectors use a membership of at
+// least a generation, as Status gives it.
+func (c *Client) WaitConverged(ctx context.Context, generation uint64) error {
+	return c.told(c.router.WaitConverged(ctx, generation))
+}
+
+// told is an error of the Router for the Client's callers.
+func (c *Client) told(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, balancer.ErrClosed):
+		return ErrClosed
+	}
+	return c.joint.about(err)
+}
