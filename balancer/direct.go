@@ -110,6 +110,9 @@ func (a *attempt) scan(table *selection.Table) verdict {
 // custom asks a user's policy, and refuses what it must not answer (seed row
 // S-06).
 func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *selection.Call) (i int, err error) {
+	if view.Available() == 0 {
+		return -1, nil // there is nothing to choose, and no policy is asked
+	}
 	s := a.slot.selector
 	i, panicked := ask(policy, view, call, &s.state)
 	var what string
@@ -117,8 +120,6 @@ func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *s
 	switch {
 	case panicked != nil:
 		what, count = fmt.Sprintf("it panicked: %v", panicked), &s.bad.panicked
-	case i < 0 && view.Available() == 0:
-		return -1, nil
 	case i < 0 || i >= view.Len():
 		what, count = fmt.Sprintf("it chose index %d of %d; allowed are 0 to %d, or selection.NoOpinion", i, view.Len(), view.Len()-1), &s.bad.outOfRange
 	case view.Excluded(i):

@@ -57,7 +57,7 @@ func (ep *endpoint) applyDisabled(r *Router) {
 	if _, off := (*r.disabled.Load())[ep.name]; off {
 		ep.flags.Or(barred)
 	} else {
-		ep.flags.And(^uint32(barred))
+		ep.flags.And(^uint32(barred | draining))
 	}
 }
 

@@ -86,24 +86,47 @@ func (p *policy) storeReady() {
 // offerMembership tells the selectors who the endpoints are. The same endpoints
 // in another order are the same membership (seed row P-18).
 func (p *policy) offerMembership() {
-	eps := slices.Clone(p.view.endpoints)
-	slices.SortFunc(eps, func(a, b *endpoint) int { return cmp.Compare(a.name, b.name) })
-	old := p.route.endpoints.Load()
-	next := &membership{generation: 1, endpoints: eps, members: make([]*selection.Member, len(eps)), infos: make([]selection.Info, len(eps))}
-	for i, ep := range eps {
-		next.members[i], next.infos[i] = ep.member, ep.member.Info()
+	next := p.route.endpoints.Load()
+	if next == nil || !next.is(p.view.endpoints) {
+		next = next.successor(p.view.endpoints)
+		p.route.endpoints.Store(next)
+		p.route.router.changes.send()
 	}
-	if old != nil {
-		next.generation = old.generation + 1
-		if slices.Equal(old.endpoints, eps) && slices.EqualFunc(old.infos, next.infos, sameInfo) {
-			next = old
-		}
-	}
-	p.route.endpoints.Store(next)
 	for _, sl := range p.route.slots.Load().all() {
 		sl.setMembership(next)
 	}
-	p.route.router.changes.send()
+}
+
+// is says whether eps, in any order, are the endpoints of m and have not changed.
+func (m *membership) is(eps []*endpoint) bool {
+	if !slices.Equal(m.resolved, eps) {
+		if len(m.resolved) != len(eps) || !slices.Equal(m.endpoints, byName(eps)) {
+			return false
+		}
+	}
+	for i, ep := range m.endpoints {
+		if !sameInfo(m.infos[i], ep.member.Info()) {
+			return false
+		}
+	}
+	return true
+}
+
+// successor is the membership of eps after m, which may be nil.
+func (m *membership) successor(eps []*endpoint) *membership {
+	next := &membership{generation: 1, resolved: eps, endpoints: byName(eps)}
+	if m != nil {
+		next.generation = m.generation + 1
+	}
+	for _, ep := range next.endpoints {
+		next.members = append(next.members, ep.member)
+		next.infos = append(next.infos, ep.member.Info())
+	}
+	return next
+}
+
+func byName(eps []*endpoint) []*endpoint {
+	return slices.SortedFunc(slices.Values(eps), func(a, b *endpoint) int { return cmp.Compare(a.name, b.name) })
 }
 
 func sameInfo(a, b selection.Info) bool { return a.Address == b.Address && a.Weight == b.Weight }

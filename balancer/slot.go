@@ -29,6 +29,7 @@ type inForce struct {
 // membership is the endpoints of a route, for what is built from them. Immutable.
 type membership struct {
 	generation uint64
+	resolved   []*endpoint // in the resolver's order
 	endpoints  []*endpoint // by name
 	members    []*selection.Member
 	infos      []selection.Info // of members, as they were

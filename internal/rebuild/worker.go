@@ -195,12 +195,14 @@ func (p *Pipeline[In, Out]) report(err error) {
 	if p.options.OnError == nil {
 		return
 	}
+	returned := false
 	defer func() {
-		if recover() != nil {
+		if recover() != nil || !returned {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.stats.Panics++
 		}
 	}()
 	p.options.OnError(err)
+	returned = true
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // selectionWorld is a picker whose default selector has policy p, over endpoints
@@ -53,6 +54,39 @@ func BenchmarkSelection(b *testing.B) {
 				res.Done(over)
 			}
 		})
+	}
+}
+
+// BenchmarkDynamicCell is what it costs that a policy can be swapped: a pick that
+// finds the selector and loads what is in force, against the same pick that was
+// told (seed 004, performance gates). Its two halves alternate, so that they see the
+// same machine.
+func BenchmarkDynamicCell(b *testing.B) {
+	for _, p := range []selection.Policy{selection.P2C(), selection.Random(), selection.RoundRobin(), selection.LeastPending()} {
+		pk := selectionWorld(b, 100, p)
+		pub := pk.cur.Load()
+		slot := pub.route.slots.Load().main
+		rule := slot.cur.Load()
+		info := typedKey("some key", "")
+		over := lb.DoneInfo{BytesSent: true, BytesReceived: true}
+		ways := map[string]func(*attempt) error{
+			"cell":  func(a *attempt) error { _, err := pk.pick(a); return err },
+			"fixed": func(a *attempt) error { a.slot, a.rule = slot, rule; _, err := pk.direct(a); return err },
+		}
+		for _, way := range []string{"fixed", "cell"} {
+			pick := ways[way]
+			b.Run(p.String()+"/"+way, func(b *testing.B) {
+				a := new(attempt)
+				b.ReportAllocs()
+				for b.Loop() {
+					*a = attempt{pub: pub, call: callinfo.From(info.Ctx), info: info}
+					if err := pick(a); err != nil {
+						b.Fatal(err)
+					}
+					a.result.Done(over)
+				}
+			})
+		}
 	}
 }
 
