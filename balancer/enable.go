@@ -1,10 +1,12 @@
 package balancer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -39,15 +41,37 @@ func (r *Router) SetEnabled(endpoint string, enabled bool, reason string) {
 	r.options.Logger.Info("an endpoint was enabled or disabled by hand",
 		slog.String("endpoint", endpoint), slog.Bool("enabled", enabled), slog.String("reason", reason))
 	for _, rt := range routes {
-		pub, p := rt.current.Load(), rt.policy.Load()
-		if pub == nil || p == nil {
-			continue
-		}
-		if ep := pub.view.byName[endpoint]; ep != nil {
+		p := rt.policy.Load()
+		for _, ep := range rt.named(endpoint) {
 			ep.applyDisabled(r)
-			p.endpointChanged(ep)
+			if p != nil {
+				p.endpointChanged(ep)
+			}
 		}
 	}
+}
+
+// named returns the endpoint of a name that picks may find, and an older one with
+// its name that a selector's data still leads to (seed row P-07).
+func (rt *route) named(name string) []*endpoint {
+	var found []*endpoint
+	add := func(ep *endpoint) {
+		if ep != nil && !slices.Contains(found, ep) {
+			found = append(found, ep)
+		}
+	}
+	if pub := rt.current.Load(); pub != nil {
+		add(pub.view.byName[name])
+	}
+	for _, sl := range rt.slots.Load().all() {
+		if f := sl.cur.Load(); f != nil {
+			i, ok := slices.BinarySearchFunc(f.members, name, func(ep *endpoint, name string) int { return cmp.Compare(ep.name, name) })
+			if ok {
+				add(f.members[i])
+			}
+		}
+	}
+	return found
 }
 
 // applyDisabled makes ep's flag what the Router says now.
@@ -80,11 +104,9 @@ func (r *Router) Drain(ctx context.Context, endpoint, reason string) error {
 		changed := drained.wait()
 		pending := 0
 		for _, rt := range r.routes() {
-			if pub := rt.current.Load(); pub != nil {
-				if ep := pub.view.byName[endpoint]; ep != nil {
-					ep.flags.Or(draining)
-					pending += ep.member.Pending()
-				}
+			for _, ep := range rt.named(endpoint) {
+				ep.flags.Or(draining)
+				pending += ep.member.Pending()
 			}
 		}
 		if pending == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,37 @@ func TestGateEndedContext(t *testing.T) {
 	if g.held || g.Stats().Entered != 0 {
 		t.Error("an ended context got in")
 	}
+}
+
+// The permit comes and the context ends before the one who waits runs again: it
+// fails, and hands the permit on.
+func TestGateHandsOnWhatCameTooLate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that it does not run in between
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(GateOptions{})
+		for range 100 {
+			_ = g.Enter(t.Context(), true)
+			ctx, cancel := context.WithCancel(t.Context())
+			late := make(chan error, 1)
+			go func() { late <- g.Enter(ctx, true) }()
+			synctest.Wait()
+			next := make(chan error, 1)
+			go func() { next <- g.Enter(t.Context(), false) }()
+			synctest.Wait()
+			cancel()
+			g.Leave()
+			if err := <-late; !errors.Is(err, context.Canceled) {
+				t.Fatalf("Enter returned %v after its context had ended", err)
+			}
+			synctest.Wait()
+			select {
+			case <-next:
+			default:
+				t.Fatal("the permit is lost")
+			}
+			g.Leave()
+		}
+	})
 }
 
 // The permit and the end of the wait come at the same instant: whichever wins, the

@@ -3,6 +3,7 @@ package rebuild
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,21 +35,25 @@ func newHeld(g *Gate, bytes func(*thing) int64) *held {
 	return h
 }
 
+// times is when each was in force.
+func (h *held) times() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.at)
+}
+
 // took asks for a build and returns how long it was until it was in force.
 func (h *held) took(t *testing.T) time.Duration {
 	t.Helper()
-	h.mu.Lock()
-	n := len(h.at)
-	h.mu.Unlock()
+	n := len(h.times())
 	began := time.Now()
 	h.Request(n)
 	pass(time.Minute)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.at) != n+1 {
-		t.Fatalf("%d publications, want %d", len(h.at), n+1)
+	at := h.times()
+	if len(at) != n+1 {
+		t.Fatalf("%d publications, want %d", len(at), n+1)
 	}
-	return h.at[n].Sub(began)
+	return at[n].Sub(began)
 }
 
 // Seed row P-12: a reader that holds on delays the next build by RetireWait at
@@ -82,7 +87,7 @@ func TestP12StuckHolder(t *testing.T) {
 		synctest.Wait()
 		b.Request(10)
 		pass(time.Minute)
-		if d := b.at[2].Sub(a.at[2]); d != 250*time.Millisecond {
+		if d := b.times()[2].Sub(a.times()[2]); d != 250*time.Millisecond {
 			t.Errorf("the second was published %v after the first, want 250 ms", d)
 		}
 		if n := g.Stats().RetireTimeouts; n != 3 {
@@ -96,11 +101,11 @@ func TestP12StuckHolder(t *testing.T) {
 		synctest.Wait()
 		b.Request(11)
 		synctest.Wait()
-		if len(fresh.at) != 1 || len(b.at) != 3 {
-			t.Fatalf("%d first builds and %d in all of b's went ahead, want 1 and 3", len(fresh.at), len(b.at))
+		if len(fresh.times()) != 1 || len(b.times()) != 3 {
+			t.Fatalf("%d first builds and %d in all of b's went ahead, want 1 and 3", len(fresh.times()), len(b.times()))
 		}
 		pass(time.Minute)
-		if d := b.at[3].Sub(a.at[3]); d != 250*time.Millisecond {
+		if d := b.times()[3].Sub(a.times()[3]); d != 250*time.Millisecond {
 			t.Errorf("published %v after, want 250 ms", d)
 		}
 		runtime.KeepAlive([]*held{a, b, small, unknown, fresh})
@@ -120,7 +125,7 @@ func TestP12Options(t *testing.T) {
 		synctest.Wait()
 		b.Request(2)
 		pass(time.Minute)
-		if d := b.at[2].Sub(a.at[1]); d != time.Second {
+		if d := b.times()[2].Sub(a.times()[1]); d != time.Second {
 			t.Errorf("waited for %v, want 1 s", d)
 		}
 		runtime.KeepAlive(a)
@@ -148,11 +153,11 @@ func TestP14MarkIsNotLost(t *testing.T) {
 			t.Errorf("Close returned %v after", d)
 		}
 		pass(time.Minute)
-		if d := c.at[1].Sub(began); d != 250*time.Millisecond {
+		if d := c.times()[1].Sub(began); d != 250*time.Millisecond {
 			t.Errorf("the next was published after %v, want the rest of 250 ms", d)
 		}
-		if len(b.at) != 1 || g.Stats().RetireTimeouts != 1 {
-			t.Errorf("%d publications of the closed one, %d timeouts", len(b.at), g.Stats().RetireTimeouts)
+		if len(b.times()) != 1 || g.Stats().RetireTimeouts != 1 {
+			t.Errorf("%d publications of the closed one, %d timeouts", len(b.times()), g.Stats().RetireTimeouts)
 		}
 		runtime.KeepAlive(a)
 	})
@@ -176,7 +181,7 @@ func TestP14UnpublishedIsWaitedFor(t *testing.T) {
 		pass(time.Second)
 		dropped := time.Now()
 		pass(time.Minute)
-		if d := b.at[1].Sub(dropped); d != 250*time.Millisecond {
+		if d := b.times()[1].Sub(dropped); d != 250*time.Millisecond {
 			t.Errorf("waited for %v, want 250 ms", d)
 		}
 		runtime.KeepAlive(kept)
