@@ -116,12 +116,12 @@ func pointsOf(ctx context.Context, ms []*Member, in weighed, o KetamaOptions) ([
 			id = m.Name()
 		}
 		seen[id] = struct{}{}
-		n := int(in.weights[k]) * o.PointsPerWeight
+		share := float64(in.weights[k]) * float64(o.PointsPerWeight)
 		if total > float64(o.MaxPoints) {
-			n = max(1, int(float64(n)*float64(o.MaxPoints)/total))
+			share = max(1, share*(float64(o.MaxPoints)/total))
 		}
 		base, prev := baseOf(id), o.Seed
-		for j := range n {
+		for j := range int(share) {
 			if j%4096 == 0 && ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}

@@ -84,8 +84,12 @@ func (p *penalty) add() {
 		w := &p.words[class]
 		for over := ticks(horizons[class]); ; {
 			old := w.Load()
+			at := now
+			if old != 0 && age(old, now) == 0 {
+				at = old & tickMask // another core's clock may be ahead
+			}
 			sum := min(left(old, now, over)+attempt, maxAmount)
-			if w.CompareAndSwap(old, sum<<tickBits|now) {
+			if w.CompareAndSwap(old, sum<<tickBits|at) {
 				break
 			}
 		}

@@ -101,7 +101,9 @@ func CustomBuilt(name string, b Builder, waitForFirst bool) Policy {
 //
 // A failed attempt counts like one more attempt in flight and fades linearly to
 // nothing, so that a member that fails quickly does not look idle, and gets its
-// share back by and by (field cases SP-07 and SP-08).
+// share back by and by (field cases SP-07 and SP-08). Without a penalty such a
+// member attracts calls: of three, one that fails at once gets two thirds under
+// P2C and nearly all under LeastPending.
 func (p Policy) WithPenalty(d time.Duration) Policy {
 	p.penalty = max(0, d)
 	p.fade = fadeOver(d)

@@ -104,8 +104,8 @@ func withPenalty() []selection.Policy {
 }
 
 // TestSP07QuickFailures: of three members one fails at once. With the penalty on
-// it gets a third of the calls at most; without, as the documentation says, it
-// attracts nearly all.
+// it gets a third of the calls at most; without, as WithPenalty says, it attracts
+// most.
 func TestSP07QuickFailures(t *testing.T) {
 	for _, p := range withPenalty() {
 		for _, callers := range []int{3, 30, 300} {
@@ -120,7 +120,7 @@ func TestSP07QuickFailures(t *testing.T) {
 			off.run(4 * time.Second)
 			t.Logf("%v, %d callers: the failing member gets %.2f%%, without a penalty %.0f%%", p, callers, 100*on.share(0), 100*off.share(0))
 			if share := off.share(0); callers > 3 && share < 0.5 {
-				t.Errorf("%v without a penalty, %d callers: the failing member gets %.0f%%; then what is documented is wrong", p, callers, 100*share)
+				t.Errorf("%v without a penalty, %d callers: the failing member gets %.0f%%; WithPenalty documents more", p, callers, 100*share)
 			}
 		}
 	}

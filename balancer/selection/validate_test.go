@@ -10,7 +10,7 @@ import (
 )
 
 // ruleSet is a user's rule of a type that cannot be compared.
-type ruleSet struct{ rules []string }
+type ruleSet []string
 
 func (ruleSet) Select(selection.Input) int { return 0 }
 
@@ -98,8 +98,10 @@ func TestS12Validate(t *testing.T) {
 		{"round_robin", selection.RoundRobin(), nil},
 		{"weighted", selection.Weighted(nil), nil},
 		{"ketama", selection.Ketama(selection.KetamaOptions{}), nil},
-		{"ketama, both wrong", selection.Ketama(selection.KetamaOptions{PointsPerWeight: -1, MaxPoints: 1 << 40}),
-			[]string{"PointsPerWeight is -1; it has to be 1 to 65536", "MaxPoints is 1099511627776; it has to be 1 to 268435456"}},
+		{
+			"ketama, both wrong", selection.Ketama(selection.KetamaOptions{PointsPerWeight: -1, MaxPoints: 1 << 29}),
+			[]string{"PointsPerWeight is -1; it has to be 1 to 65536", "MaxPoints is 536870912; it has to be 1 to 268435456"},
+		},
 		{"sliced", selection.Sliced(selection.Policy{}), nil},
 		{"sliced, p2c", selection.Sliced(selection.P2C()), nil},
 		{"sliced, custom", selection.Sliced(selection.Custom("mine", idlest{})), nil},
@@ -166,7 +168,7 @@ func TestByName(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	for p, want := range map[*selection.Policy]string{
-		{}: "none",
+		{}:                                      "none",
 		new(selection.Custom("mine", idlest{})): "mine",
 	} {
 		if p.String() != want {
