@@ -42,7 +42,7 @@ type phase struct {
 	trials   trials        // of a half-open one
 	failures int           // of an open one: what opened it
 	of       int
-	prev     *phase // until the observer was told; nil where there is none
+	prev     *phase // until the observer was told, whose teller clears it; nil where there is none
 }
 
 // A token holds the epoch of its phase and, in a half-open one, the round of its
@@ -93,7 +93,7 @@ func (c *Circuit) Report(t Token, outcome Outcome) {
 		case verdict == Failure:
 			c.open(p, o.Clock(), 1, p.trials.passed()+1)
 		case verdict == Success:
-			if p.trials.pass() >= o.HalfOpenCalls {
+			if p.trials.pass(t.round()) >= o.HalfOpenCalls {
 				c.move(p, c.next(p, Closed))
 			}
 		case !outcome.timedOut():
@@ -158,7 +158,7 @@ func (c *Circuit) next(p *phase, s State) *phase {
 // move goes from one phase to the next, unless someone else left it first. It
 // tells the observer if there is one.
 func (c *Circuit) move(from, to *phase) {
-	if c.phase.CompareAndSwap(from, to) && to.prev != nil {
+	if c.phase.CompareAndSwap(from, to) && c.breaker.options.Observer != nil {
 		c.tell()
 	}
 }

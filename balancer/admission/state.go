@@ -34,6 +34,7 @@ func (s State) String() string {
 // a time, those of different endpoints concurrently. It is called with no lock
 // held, by the goroutine of an RPC and maybe inside a pick, so it must not
 // block; it may use the circuit, and what that changes is told after it returns.
+// A panic of it is not recovered here; the next edge is told again.
 type Edge struct {
 	Endpoint string
 	From, To State
@@ -58,7 +59,13 @@ func (c *Circuit) tell() {
 	if c.edges.Add(1) > 1 {
 		return
 	}
-	for n := int64(1); n > 0; n = c.edges.Add(-n) {
+	n := int64(1)
+	defer func() {
+		if n > 0 { // the observer panicked
+			c.edges.Store(0)
+		}
+	}()
+	for ; n > 0; n = c.edges.Add(-n) {
 		c.tellUpTo(c.phase.Load())
 	}
 }

@@ -52,7 +52,7 @@ func (t *trials) acquire(now time.Duration, o *BreakerOptions) (round uint64, ok
 	for {
 		old := t.word.Load()
 		p := unpack(old)
-		if max(p.taken, p.passed) >= o.HalfOpenCalls {
+		if p.taken >= o.HalfOpenCalls {
 			if p.passed >= o.HalfOpenCalls || now/grain < p.lapses(o) {
 				return 0, false
 			}
@@ -67,12 +67,16 @@ func (t *trials) acquire(now time.Duration, o *BreakerOptions) (round uint64, ok
 	}
 }
 
-// pass counts one success and returns how many there are.
-func (t *trials) pass() int {
+// pass counts one success of a permit of the given round and returns how many
+// there are.
+func (t *trials) pass(round uint64) int {
 	for {
 		old := t.word.Load()
 		p := unpack(old)
 		p.passed = min(p.passed+1, maxTrialCalls)
+		if p.round != round { // it lapsed, and is taken again
+			p.taken = min(p.taken+1, maxTrialCalls)
+		}
 		if t.word.CompareAndSwap(old, p.pack()) {
 			return p.passed
 		}
@@ -98,7 +102,7 @@ func (t *trials) passed() int { return unpack(t.word.Load()).passed }
 
 func (t *trials) retryAfter(now time.Duration, o *BreakerOptions) time.Duration {
 	p := unpack(t.word.Load())
-	if max(p.taken, p.passed) < o.HalfOpenCalls {
+	if p.taken < o.HalfOpenCalls {
 		return 0
 	}
 	return max(0, p.lapses(o)*grain-now)
