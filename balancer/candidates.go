@@ -86,7 +86,7 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 		}
 	}
 	onTheWay := w.asked != nil
-	var idle, again, turned *endpoint // the first that is so: tried before, refused
+	var idle, ill, again, turned *endpoint // one that is so: unhealthy, tried before, refused
 	for i, at := 0, start; i < n; i, at = i+1, at+1 {
 		if at == n {
 			at = 0
@@ -98,6 +98,11 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 		switch ep.level(a.call) {
 		case never:
 			continue
+		case unhealthy:
+			if ep.cur.Load().connectivity == connectivity.Ready {
+				ill = ep
+				continue
+			}
 		case tried:
 			if ep.cur.Load().connectivity == connectivity.Ready {
 				again = ep
@@ -120,6 +125,14 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 			}
 			onTheWay = onTheWay || w.queued && ep.mayAnswer()
 		}
+	}
+	// Of a slice only connectivity counts (A119), health is the order inside it: one
+	// that is READY is used now.
+	if ill != nil && a.take(ill) == taken {
+		if idle != nil && !w.queued {
+			p.ask(idle, w)
+		}
+		return chosen
 	}
 	if idle != nil && !(w.queued && onTheWay) {
 		p.ask(idle, w)
@@ -239,14 +252,15 @@ func (p *picker) amongAll(a *attempt) verdict {
 	// picks once they have caught up: a few steps over stale members are enough. Those
 	// that this call has tried or that admission refuses do not count.
 	var again, turned *endpoint
+	worst := level(p.worst.Load())
 	for first, stale := ready, 0; ready >= 0 && stale < 8; {
 		ep := v.endpoints[ready]
-		switch ep.level(a.call) {
-		case tried:
+		switch l := ep.level(a.call); {
+		case l == tried:
 			again = ep
-		case never:
+		case l > worst:
 			stale++
-		case fit:
+		default:
 			switch a.take(ep) {
 			case taken:
 				return chosen

@@ -27,7 +27,7 @@ func (p *picker) direct(a *attempt) (*callinfo.Wait, error) {
 	case table.Len() == 1:
 		// There is nothing to choose, and no policy is asked.
 		ep := table.At(0).Handle().(*endpoint)
-		if ep.level(nil) != fit {
+		if ep.level(nil) > level(p.worst.Load()) {
 			return p.none(a)
 		}
 		switch a.take(ep) {
@@ -60,6 +60,7 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
 	state := &a.slot.selector.state
 	custom := policy.Kind() == selection.KindCustom
+	worst := level(p.worst.Load())
 	// After so many refusals the rest is scanned in order.
 	const rounds = 16
 	for range rounds {
@@ -75,7 +76,7 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 			break // all are excluded
 		}
 		ep := table.At(i).Handle().(*endpoint)
-		if ep.level(a.call) == fit && a.take(ep) == taken {
+		if ep.level(a.call) <= worst && a.take(ep) == taken {
 			return chosen
 		}
 		view.Exclude(i)
@@ -90,7 +91,7 @@ func (a *attempt) scan(table *selection.Table) verdict {
 	n := table.Len()
 	v := queue
 	start := int(rand.Uint32N(uint32(n)))
-	for _, round := range [...]level{fit, tried} {
+	for _, round := range [...]level{fit, unhealthy, tried} {
 		for i := range n {
 			ep := table.At((start + i) % n).Handle().(*endpoint)
 			if ep.level(a.call) != round {

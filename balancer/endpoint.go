@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/slicewire/slicewire/balancer/admission"
+	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
@@ -37,6 +38,8 @@ type endpoint struct {
 	// guard admits attempts, nil if every attempt is admitted. Set before a pick
 	// can find the endpoint.
 	guard admission.Guard
+	// cell is what probes found, nil if nobody probes. The policy stores, picks load.
+	cell atomic.Pointer[health.Cell]
 
 	// flags keep picks away: barred is stored by whoever enables and disables
 	// endpoints, draining too, retired by the policy; picks load.
@@ -59,6 +62,7 @@ type endpoint struct {
 	child   lb.Balancer        // nil until a connection is first wanted
 	counted connectivity.State // the state that is in the policy's counts
 	removed bool
+	class   class // as counted by the policy
 }
 
 // Flags of an endpoint.
@@ -83,8 +87,9 @@ func newEndpoint(name string) *endpoint {
 type level uint8
 
 const (
-	fit   level = iota // in the first
-	tried              // if there is no other: an attempt of this call was sent there
+	fit       level = iota // in the first
+	unhealthy              // its probes fail, or have not passed yet
+	tried                  // if there is no other: an attempt of this call was sent there
 	never
 )
 
@@ -95,6 +100,9 @@ func (ep *endpoint) level(call *callinfo.Call) level {
 	}
 	if call != nil && call.Tried.Has(ep.id) {
 		return tried
+	}
+	if !ep.cell.Load().Healthy() {
+		return unhealthy
 	}
 	return fit
 }

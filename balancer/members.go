@@ -46,7 +46,7 @@ func (p *policy) keepConnected(ep *endpoint) {
 // markReady puts ep into the table, or takes it out. It copies a small part of
 // the table, however long that is.
 func (p *policy) markReady(ep *endpoint) {
-	if ep.counted == connectivity.Ready && ep.flags.Load()&barred == 0 {
+	if ep.counted == connectivity.Ready && ep.usable(p.allIll) {
 		if ep.readyAt < 0 {
 			ep.readyAt = p.ready.Len()
 			p.ready = p.ready.With(ep.member)
@@ -175,6 +175,9 @@ func (p *policy) retire(overdue bool) {
 		over := closing || overdue && !now.Before(r.until) || p.route.caughtUp(r.generation)
 		if over {
 			r.endpoint.close()
+			// Data from before RetireTimeout may still lead to it: its child says no more,
+			// and picks must not wait for a connection that is closed.
+			r.endpoint.cur.Store(&childState{connectivity: connectivity.Shutdown, since: now})
 			p.mustReport = true
 		}
 		return over

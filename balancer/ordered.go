@@ -29,7 +29,8 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 	var cursor selection.Cursor
 	var few [8]*endpoint
 	passed := few[:0] // candidates that did not take it
-	var again, turned, first *endpoint
+	var ill, again, turned, first *endpoint
+	worst := level(p.worst.Load())
 	onTheWay := false
 	for draws := 0; len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
 		var i int
@@ -52,10 +53,15 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 		if first == nil {
 			first = ep
 		}
-		switch ep.level(a.call) {
-		case never:
+		switch l := ep.level(a.call); {
+		case l == never:
 			continue
-		case tried:
+		case l == unhealthy && worst < unhealthy:
+			if ill == nil && ep.cur.Load().connectivity == connectivity.Ready {
+				ill = ep
+			}
+			continue
+		case l == tried:
 			if ep.cur.Load().connectivity == connectivity.Ready {
 				if again == nil {
 					again = ep
@@ -80,6 +86,9 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 			}
 			onTheWay = true
 		}
+	}
+	if ill != nil && !onTheWay && !a.pub.route.router.options.FailAllUnhealthy && a.take(ill) == taken {
+		return nil, nil
 	}
 	if again != nil && !onTheWay && a.take(again) == taken {
 		return nil, nil

@@ -48,6 +48,9 @@ type picker struct {
 	policy *policy
 	// ready is the READY endpoints for direct policies, nil until one is used.
 	ready atomic.Pointer[selection.Table]
+	// worst is the level that the first round of a pick takes: unhealthy while there
+	// are no healthy endpoints. The policy stores.
+	worst atomic.Uint32
 	// queued says that some RPC may wait for a picker update: set by a pick that
 	// found nothing, before it looks once more; swapped out by the policy after
 	// it has stored what changed. In this order no wake-up is lost.
@@ -245,6 +248,9 @@ func delegate(a *attempt, ep *endpoint, why string, wait *callinfo.Wait) (*calli
 	pub := a.pub
 	if d, off := pub.route.disabled(ep); off {
 		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q is disabled by hand: %s", pub.target, why, ep.name, d.Reason)
+	}
+	if ep.level(a.call) == unhealthy {
+		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q fails its health checks", pub.target, why, ep.name)
 	}
 	s := ep.cur.Load()
 	if s.picker == nil {

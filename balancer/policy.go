@@ -59,6 +59,10 @@ type policy struct {
 	ready    *selection.Table
 	eager    bool
 	retiring []retiree
+	// classes count the endpoints by class; allIll says that the unhealthy ones are
+	// used because there are no others.
+	classes [classes]int
+	allIll  bool
 }
 
 func newPolicy(cc lb.ClientConn, opts lb.BuildOptions) *policy {
@@ -196,6 +200,7 @@ func (p *policy) run() {
 		if in.retired {
 			p.retire(true)
 		}
+		p.judgeHealth()
 		p.storeReady()
 		p.report()
 	}
@@ -230,6 +235,7 @@ func (p *policy) handleUpdate(u *update) {
 	p.attributes = pickfirst.EnableHealthListener(s).Attributes
 	p.route.configure(p.config, s)
 	gone := p.updateEndpoints(u.usable)
+	p.judgeHealth()
 	p.storeReady() // before the first pick of a selector that wants it
 	p.publish()
 	p.applyDisabled()
@@ -288,11 +294,13 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 		next[i] = ep
 	}
 	p.view = newView(next)
+	p.setTargets()
 	if kept < len(old.endpoints) {
 		for _, ep := range old.endpoints {
 			if p.view.byName[ep.name] != ep {
 				p.counts[ep.counted]--
 				p.removeReady(ep)
+				p.forget(ep)
 				gone = append(gone, ep)
 			}
 		}
@@ -394,11 +402,12 @@ func (p *policy) handleChange(ep *endpoint) {
 		p.counts[was]--
 		p.counts[now]++
 		p.view.count(now, 1)
-		p.view.mark(ep)
+		p.view.mark(ep, ep.usable(p.allIll))
 		p.view.count(was, -1) // last, so that a pick finds it somewhere at any time
 	} else {
-		p.view.mark(ep) // it was enabled or disabled
+		p.view.mark(ep, ep.usable(p.allIll)) // it was enabled, disabled or probed
 	}
+	p.classify(ep)
 	if p.eager {
 		p.markReady(ep)
 		p.keepConnected(ep)

@@ -128,7 +128,7 @@ func newView(eps []*endpoint) *view {
 	for i, ep := range eps {
 		ep.index = i
 		v.byName[ep.name] = ep
-		v.mark(ep)
+		v.mark(ep, ep.usable(false))
 		v.count(ep.counted, 1)
 	}
 	return v
@@ -144,10 +144,9 @@ func (v *view) count(state connectivity.State, n int32) {
 	}
 }
 
-// mark stores ep's counted state in the sets. A disabled endpoint is in none.
-func (v *view) mark(ep *endpoint) {
-	enabled := ep.flags.Load()&barred == 0
-	ready, idle := enabled && ep.counted == connectivity.Ready, enabled && ep.counted == connectivity.Idle
+// mark stores ep's counted state in the sets. One that is not usable is in none.
+func (v *view) mark(ep *endpoint, usable bool) {
+	ready, idle := usable && ep.counted == connectivity.Ready, usable && ep.counted == connectivity.Idle
 	if idle { // into one set before out of the other: a pick must find it somewhere
 		v.idle.set(ep.index, true)
 	}

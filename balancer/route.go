@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/health"
 )
 
 // route is what one policy needs beyond its own life: the assignment and the
@@ -17,6 +18,9 @@ import (
 type route struct {
 	router  *Router
 	watcher *assignment.Watcher
+
+	// health is what the registry knows of the route's endpoints; nil without one.
+	health *health.View
 
 	// policy is the one in use: stored by claim and release, loaded by the
 	// watcher's goroutines.
@@ -52,6 +56,12 @@ func newRoute(r *Router) *route {
 		}
 	}
 	rt.slots.Store(t)
+	if reg := r.options.Health; reg != nil {
+		var err error
+		if rt.health, err = reg.NewView(rt.healthChanged); err != nil {
+			rt.log().Warn("the health registry is closed; endpoints are not probed", slog.Any("error", err))
+		}
+	}
 	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
 	return rt
 }
@@ -111,6 +121,9 @@ func (rt *route) release() {
 func (rt *route) close() {
 	for _, sl := range rt.slots.Load().all() {
 		sl.close()
+	}
+	if rt.health != nil {
+		rt.health.Close()
 	}
 	rt.watcher.Close()
 }

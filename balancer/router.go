@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/admission"
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
 	"github.com/slicewire/slicewire/internal/rebuild"
@@ -37,6 +38,13 @@ type RouterOptions struct {
 	// Gate is what builds of assignments and of selectors' data pass through. Nil
 	// means one that all Routers of the process share.
 	Gate *Gate
+	// Health is the registry that has the endpoints probed, for this Router and for
+	// all others that have it. The Router does not close it. Nil: nobody probes.
+	Health *health.Registry
+	// FailAllUnhealthy fails RPCs while the probes of every endpoint fail. Off, such
+	// endpoints are used as if they were healthy, since it may be the probes that are
+	// wrong. Slices never look at more than connectivity (A119).
+	FailAllUnhealthy bool
 	// Admission is asked whether an endpoint may take an attempt, after a policy
 	// chose it. Nil admits all.
 	Admission admission.Admission

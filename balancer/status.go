@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/health"
 )
 
 // Status is a snapshot of a Router for operators. It holds no keys.
@@ -37,6 +38,9 @@ type Status struct {
 	Selectors []SelectorStatus
 	// Membership is the generation of the endpoint list.
 	Membership uint64
+	// AllUnhealthy says that the probes of every endpoint fail, and that they are
+	// used all the same.
+	AllUnhealthy bool
 	// UnknownSelectors counts picks of RPCs that name a selector which is not
 	// declared.
 	UnknownSelectors uint64
@@ -58,6 +62,8 @@ type EndpointStatus struct {
 	Since   time.Time // when it entered State
 	Picks   uint64    // since it appeared
 	Pending int       // RPCs in flight
+	// Health is what probes found; Healthy where nobody probes.
+	Health health.State
 	// Disabled says why no pick chooses it, nil if picks may.
 	Disabled *Disabled
 	// RetryAfter is how long admission refuses it for, 0 if it does not.
@@ -175,6 +181,9 @@ func (rt *route) status() Status {
 	if pub == nil {
 		return s
 	}
+	if p := rt.policy.Load(); p != nil {
+		s.AllUnhealthy = level(p.picker.worst.Load()) == unhealthy
+	}
 	s.Target = pub.target
 	if pub.slices != nil {
 		s.Generation = pub.slices.Generation
@@ -190,6 +199,7 @@ func (rt *route) status() Status {
 			Since:   cur.since,
 			Picks:   ep.member.Picks(),
 			Pending: ep.member.Pending(),
+			Health:  ep.cell.Load().State(),
 		}
 		if d, off := rt.disabled(ep); off {
 			s.Endpoints[i].Disabled = &d

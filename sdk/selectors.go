@@ -7,6 +7,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/admission"
+	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
@@ -62,6 +63,21 @@ func WithKeyHeader(name string) Option {
 // admission.NewBreaker for a circuit breaker.
 func WithAdmission(a admission.Admission) Option {
 	return func(s *settings) { s.router.Admission = a }
+}
+
+// WithHealth has r probe the client's endpoints, together with those of every
+// other client that has it: a server that several of them use is probed once. An
+// endpoint whose probes fail gets no RPC while there is one whose probes pass; of a
+// slice's owners it comes after the others. The caller closes r, after its clients.
+func WithHealth(r *health.Registry) Option {
+	return func(s *settings) { s.router.Health = r }
+}
+
+// WithFailAllUnhealthy fails RPCs with UNAVAILABLE while the probes of every
+// endpoint fail. By default all are used then, since it may be the probes that are
+// wrong. Owners of slices are used either way.
+func WithFailAllUnhealthy() Option {
+	return func(s *settings) { s.router.FailAllUnhealthy = true }
 }
 
 // WithGate shares g among clients: of all of them one at a time builds an

@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -175,4 +176,10 @@ func (p pin) Select(in selection.Input) int {
 		}
 	}
 	return selection.NoOpinion
+}
+
+// selectorCtx is a context for one RPC by a selector.
+func selectorCtx(t testing.TB, name string) context.Context {
+	t.Helper()
+	return interceptors.WithSelector(within(t, 10*time.Second), name)
 }
