@@ -18,56 +18,62 @@ import (
 func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 	f := a.rule
 	policy := &f.rule.policy
-	waits := policy.WaitsForFirst()
 	if policy.Kind() != selection.KindWeighted {
 		a.mayHaveKey()
 	}
-	if !waits && p.ready.Load() == nil {
+	if p.ready.Load() == nil && !policy.WaitsForFirst() {
 		p.policy.wantAll() // the others are passed over only once all were asked to connect
 	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
-	var cursor selection.Cursor
-	var few [8]*endpoint
-	passed := few[:0] // candidates that did not take it
-	var ill, again, turned, first *endpoint
+	i, cursor, err := a.next(f, &call, selection.Cursor{})
+	switch {
+	case err != nil:
+		return nil, err
+	case i < 0:
+		return nil, fmt.Errorf("slicewire: target %q: selector %q: the policy %q has no candidate", a.pub.target, a.slot.selector.name, policy.String())
+	}
+	// Nearly always it is the first one.
+	if ep := f.members[i]; ep.guard == nil && ep.level(a.call) <= level(p.worst.Load()) && a.take(ep) == taken {
+		return nil, nil
+	}
+	return p.amongCandidates(a, &call, i, cursor)
+}
+
+// amongCandidates goes through the candidates from number i on, whose successor
+// cursor gives.
+func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor selection.Cursor) (*callinfo.Wait, error) {
+	f := a.rule
+	waits := f.rule.policy.WaitsForFirst()
 	worst := level(p.worst.Load())
+	first := f.members[i]
+	var few [8]*endpoint
+	passed := few[:0]                // candidates that did not take it
+	var ill, again, turned *endpoint // of these, one that is so: unhealthy, tried before, refused
 	onTheWay := false
-	for draws := 0; len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
-		var i int
-		var err error
-		if policy.Kind() == selection.KindCustomBuilt {
-			if i, cursor, err = a.customNext(f, &call, cursor); err != nil {
-				return nil, err
-			}
-		} else {
-			i, cursor = policy.Next(f.order, &call, cursor)
-		}
-		if i < 0 {
-			break
-		}
+	var err error
+	for draws := 0; i >= 0 && len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
 		ep := f.members[i]
+		if i, cursor, err = a.next(f, call, cursor); err != nil {
+			return nil, err
+		}
 		if slices.Contains(passed, ep) {
 			continue
 		}
 		passed = append(passed, ep)
-		if first == nil {
-			first = ep
-		}
+		ready := ep.cur.Load().connectivity == connectivity.Ready
 		switch l := ep.level(a.call); {
 		case l == never:
 			continue
 		case l == unhealthy && worst < unhealthy:
-			if ill == nil && ep.cur.Load().connectivity == connectivity.Ready {
+			if ill == nil && ready {
 				ill = ep
 			}
 			continue
-		case l == tried:
-			if ep.cur.Load().connectivity == connectivity.Ready {
-				if again == nil {
-					again = ep
-				}
-				continue
+		case l == tried && ready:
+			if again == nil {
+				again = ep
 			}
+			continue
 		}
 		switch state := a.take(ep); state {
 		case taken:
@@ -87,21 +93,28 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 			onTheWay = true
 		}
 	}
-	if ill != nil && !onTheWay && !a.pub.route.router.options.FailAllUnhealthy && a.take(ill) == taken {
-		return nil, nil
-	}
-	if again != nil && !onTheWay && a.take(again) == taken {
-		return nil, nil
-	}
-	switch {
-	case onTheWay:
+	if onTheWay {
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
-	case turned != nil:
+	}
+	if ill != nil && !a.pub.route.router.options.FailAllUnhealthy && a.take(ill) == taken {
+		return nil, nil
+	}
+	if again != nil && a.take(again) == taken {
+		return nil, nil
+	}
+	if turned != nil {
 		return nil, p.refusedError(a, turned)
-	case first == nil:
-		return nil, fmt.Errorf("slicewire: target %q: selector %q: the policy %q has no candidate", a.pub.target, a.slot.selector.name, policy.String())
 	}
 	return delegate(a, first, fmt.Sprintf("selector %q: every candidate is failing", a.slot.selector.name), waitCandidate)
+}
+
+// next is the next candidate of an order, a negative number after the last one.
+func (a *attempt) next(f *inForce, call *selection.Call, cursor selection.Cursor) (int, selection.Cursor, error) {
+	if f.rule.policy.Kind() == selection.KindCustomBuilt {
+		return a.customNext(f, call, cursor)
+	}
+	i, cursor := f.rule.policy.Next(f.order, call, cursor)
+	return i, cursor, nil
 }
 
 // customNext asks a user's order, and refuses what it must not answer.

@@ -2,6 +2,7 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -213,7 +214,7 @@ func TestP15Told(t *testing.T) {
 			})
 		p.Request(1)
 		pass(time.Second)
-		if len(told) != 2 || !strings.Contains(told[0].Error(), "boom") || told[1] != errEnded {
+		if len(told) != 2 || !strings.Contains(told[0].Error(), "boom") || !errors.Is(told[1], errEnded) {
 			t.Errorf("told were %q", told)
 		}
 	})
