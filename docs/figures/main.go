@@ -1,10 +1,10 @@
-// Figures draws the plots of docs/performance.md, as SVG, from the CSV files
-// beside it: first column x, one series for each other column.
+// Figures draws the plots of docs/performance.md and docs/selection.md, as SVG,
+// from the CSV files beside it.
 //
-//	go -C docs/figures run . [-out DIR]
+//	go -C docs/figures run . [-out DIR] [-simulate]
 //
-// The CSV files are written by the measurements themselves; docs/performance.md
-// says how.
+// The CSV files are written by the measurements themselves: docs/performance.md
+// says how, and -simulate writes the one of docs/selection.md first.
 package main
 
 import (
@@ -23,7 +23,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// figure is one plot.
+// figure is one plot from a file whose first column is x, with one series for each
+// other column.
 type figure struct {
 	csv, svg     string
 	title        string
@@ -53,11 +54,20 @@ var figures = []figure{
 func main() {
 	log.SetFlags(0)
 	out := flag.String("out", ".", "write the plots to `DIR`")
+	again := flag.Bool("simulate", false, "simulate the selection policies again and write "+selectionCSV+" first")
 	flag.Parse()
+	if *again {
+		if err := measureSelection(); err != nil {
+			log.Fatalf("%s: %v", selectionCSV, err)
+		}
+	}
 	for _, f := range figures {
 		if err := f.draw(*out); err != nil {
 			log.Fatalf("%s: %v", f.svg, err)
 		}
+	}
+	if err := drawSelection(*out); err != nil {
+		log.Fatalf("%s: %v", selectionSVG, err)
 	}
 }
 
