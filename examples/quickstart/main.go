@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -114,7 +115,13 @@ func (s *story) move(ctx context.Context) error {
 	if err := asks(stream, "bert", "the open stream stays where it is"); err != nil {
 		return err
 	}
-	return stream.CloseSend()
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) { // read to its end: Close waits for open streams
+		return fmt.Errorf("the stream ended with: %w", err)
+	}
+	return nil
 }
 
 func (s *story) ownerDies(ctx context.Context) error {
