@@ -136,6 +136,7 @@ func BenchmarkStateChange(b *testing.B) {
 			})
 		}
 	}
+	b.Run("eager", benchEagerStateChange)
 }
 
 type discardConn struct{ lb.ClientConn }

@@ -192,7 +192,7 @@ func (p *policy) publishPolicies() {
 		policy = selection.Sliced(selection.Policy{})
 	}
 	router := p.route.router
-	router.defaultSelector().publishDefault(policy)
+	_, _ = router.defaultSelector().Publish(policy, FromDefault) // of a closed Router nobody asks
 	for name, policy := range p.config.Selectors {
 		var err error
 		if s := router.Selector(name); s != nil {

@@ -51,11 +51,16 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 	var ill, again, turned *endpoint // of these, one that is so: unhealthy, tried before, refused
 	onTheWay := false
 	var err error
-	for draws := 0; i >= 0 && len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
-		ep := f.members[i]
-		if i, cursor, err = a.next(f, call, cursor); err != nil {
-			return nil, err
+	for draws := 0; len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
+		if draws > 0 {
+			if i, cursor, err = a.next(f, call, cursor); err != nil {
+				return nil, err
+			}
 		}
+		if i < 0 {
+			break
+		}
+		ep := f.members[i]
 		if slices.Contains(passed, ep) {
 			continue
 		}

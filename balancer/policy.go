@@ -138,13 +138,14 @@ func (p *policy) wantAll() {
 	p.post(func(in *inbox) { in.all = true })
 }
 
-// wakeAfter has queued RPCs picked again after d: nothing else tells when
-// admission has changed its mind.
+// wakeAfter has queued RPCs picked again after d, 10 ms to 1 s: nothing else tells
+// when admission has changed its mind, and d is of one endpoint where another may
+// be admitted before.
 func (p *policy) wakeAfter(d time.Duration) {
 	if !p.waking.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(max(d, 10*time.Millisecond), func() {
+	time.AfterFunc(min(max(d, 10*time.Millisecond), time.Second), func() {
 		p.waking.Store(false)
 		p.post(func(in *inbox) { in.selection = true })
 	})

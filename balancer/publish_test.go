@@ -50,7 +50,7 @@ func TestS13PublishRacesClose(t *testing.T) {
 }
 
 // heavy is a custom policy that would be noticed if it stayed.
-type heavy struct{ ballast [1 << 10]byte }
+type heavy struct{ _ [1 << 10]byte }
 
 func (*heavy) Select(selection.Input) int { return selection.NoOpinion }
 

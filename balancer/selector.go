@@ -83,8 +83,9 @@ func (s *Selector) Name() string { return s.name }
 
 // Publication is the answer to Publish.
 type Publication struct {
-	// Generation counts the policies of the selector. Of a publication that changed
-	// nothing it is that of the policy in force.
+	// Generation counts the policies of the selector, from 1; it has 64 bits so as
+	// never to start over (seed row S-17). Of a publication that changed nothing it
+	// is that of the policy in force.
 	Generation uint64
 	// Changed says that the policy is another one than before.
 	Changed  bool
@@ -107,7 +108,8 @@ func (p Publication) Wait(ctx context.Context) error {
 // a retry sees the newest policy. A policy that builds serves once it is built,
 // the one before until then: see [Publication.Wait].
 //
-// A policy that is equal to what source published last changes nothing. The
+// A policy that is equal to what source published last changes nothing, nor does
+// one FromDefault once somebody else has published. The
 // error says what is wrong with p, or is ErrClosed or ErrSingleEndpoint; then
 // nothing changes.
 func (s *Selector) Publish(p selection.Policy, source Source) (Publication, error) {
@@ -127,7 +129,9 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 	}
 	repeated := s.last[source] != nil && s.last[source].Equal(p)
 	s.last[source] = &p
-	if repeated || s.rule != nil && s.rule.policy.Equal(p) {
+	// Under the lock, for code may publish while the first LB config comes.
+	overruled := source == FromDefault && s.rule != nil && s.rule.source != FromDefault
+	if repeated || overruled || s.rule != nil && s.rule.policy.Equal(p) {
 		generation := s.rule.generation
 		s.router.mu.Unlock()
 		return Publication{generation, false, s}, nil
@@ -154,16 +158,6 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 	}
 	s.router.changes.send()
 	return Publication{r.generation, true, s}, nil
-}
-
-// publishDefault publishes p for who has published nothing.
-func (s *Selector) publishDefault(p selection.Policy) {
-	s.router.mu.Lock()
-	explicit := s.rule != nil && s.rule.source != FromDefault
-	s.router.mu.Unlock()
-	if !explicit {
-		_, _ = s.Publish(p, FromDefault) // of a closed Router nobody asks
-	}
 }
 
 // Policy returns the policy published last; the zero Policy before the first.

@@ -46,6 +46,7 @@ type slot struct {
 	mu       sync.Mutex // guards what follows
 	rule     *rule      // the one wanted
 	members  *membership
+	ended    uint64                                         // the newest membership of a policy that is gone
 	pipeline *rebuild.Pipeline[buildInput, selection.Order] // nil until a policy builds
 	closed   bool
 	lastErr  error // of the newest build that failed, nil once one succeeded
@@ -74,13 +75,16 @@ func (sl *slot) setRule(r *rule) {
 func (sl *slot) setMembership(m *membership) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	sl.members = m
 	if m == nil {
+		if sl.members != nil {
+			sl.ended = sl.members.generation
+		}
 		// What was built has endpoints of a policy that is gone.
 		if cur := sl.cur.Load(); cur != nil && cur.rule.policy.Built() {
 			sl.cur.Store(nil)
 		}
 	}
+	sl.members = m
 	sl.apply()
 }
 
@@ -130,10 +134,11 @@ func (sl *slot) build(ctx context.Context, in buildInput) (selection.Order, erro
 	return o, err
 }
 
-// publish puts built data in force, unless the rule was replaced meanwhile.
+// publish puts built data in force, unless the rule was replaced meanwhile or the
+// policy that has the endpoints has ended.
 func (sl *slot) publish(in buildInput, o selection.Order) {
 	sl.mu.Lock()
-	stale := sl.closed || sl.rule != in.rule || sl.members == nil
+	stale := sl.closed || sl.rule != in.rule || sl.members == nil || in.members.generation <= sl.ended
 	if !stale {
 		sl.lastErr = nil
 		sl.cur.Store(&inForce{in.rule, o, in.members.endpoints, in.members.generation})

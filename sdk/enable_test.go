@@ -283,3 +283,34 @@ func TestS25Drain(t *testing.T) {
 	eventually(t, "e1 gets calls", func() bool { return f.whoBy(t, "rr", "") == "e1" })
 	f.oneConnectionEach(t)
 }
+
+// TestS25DrainOfOneThatLeaves: a drain goes on when the name resolver drops the
+// endpoint in the middle of it.
+func TestS25DrainOfOneThatLeaves(t *testing.T) {
+	t.Parallel()
+	f := startPlain(t, []string{"e1", "e2", "e3"}, selection.RoundRobin(), sdk.WithSelector("e1", pinTo("e1")))
+	f.whoBy(t, "", "")
+	f.allConnected(t)
+	s, err := f.echo.Talk(bySelector(t, 20*time.Second, "e1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, s, "e1")
+	drained := make(chan error, 1)
+	go func() { drained <- f.client.Drain(within(t, 10*time.Second), "e1", "upgrade") }()
+	eventually(t, "disabled", func() bool { return f.endpoint(t, "e1").Disabled != nil })
+	if err := f.Resolve("e2", "e3"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the membership", func() bool { return len(f.client.Status().Endpoints) == 2 })
+	ask(t, s, "e1")
+	if err := s.CloseSend(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if err := <-drained; err != nil {
+		t.Errorf("drained: %v", err)
+	}
+}
