@@ -25,10 +25,10 @@ type entry struct {
 	oddities  oddity    // warned of already
 	notifying bool      // in the outbox changed
 
-	due   time.Time
-	place int  // in the heap; -1: not in it
-	fresh bool // came back while a probe of its former life runs
-	run   *run // in flight
+	due     time.Time
+	place   int  // in the heap; -1: not in it
+	run     *run // in flight
+	waiting bool // is due, and run has not returned
 
 	// checker is of this target alone if Checker is Stateful. It belongs to the
 	// worker, of which there is one at a time.
@@ -97,10 +97,10 @@ func (e *entry) target() Target {
 // check probes. Only the worker calls it.
 func (e *entry) check(ctx context.Context, c Checker, t Target) error {
 	if e.checker == nil {
-		e.checker = c
 		if s, ok := c.(Stateful); ok {
-			e.checker = s.ForTarget()
+			c = s.ForTarget()
 		}
+		e.checker = c
 	}
 	return e.checker.Check(ctx, t)
 }

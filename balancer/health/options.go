@@ -28,7 +28,8 @@ type Options struct {
 	// Workers is how many probes may run at once; default 16.
 	Workers int
 	// Initial is the state of a target that appears; default Healthy. A target that no
-	// view contributes any more is forgotten: if it comes back, it starts here.
+	// view contributes any more is forgotten: if it comes back, it starts here. Over
+	// live connections ([GRPC]) nothing is learned of a server before a client connects.
 	Initial State
 	// Equivalence gives the key of a target. Targets with equal keys are probed once
 	// and are healthy or not together. Default: the address, or the name of a target

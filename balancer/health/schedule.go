@@ -50,14 +50,20 @@ func (r *Registry) dispatch(now time.Time) time.Duration {
 	}
 	for len(r.heap) > 0 && !r.heap[0].due.After(now) {
 		e := heap.Pop(&r.heap).(*entry)
-		if e.run == nil {
+		switch {
+		case e.run == nil:
 			r.ready = append(r.ready, e)
-			continue
+		case !e.waiting:
+			// The probe before is still running, and there is one at a time. If it returns
+			// soon, the next one begins then: see ended.
+			e.waiting = true
+			r.put(e, now.Add(r.options.Timeout))
+		default:
+			// It ignores its deadline. A probe in its place would have failed by now.
+			e.waiting = false
+			r.judge(e, r.noAnswer(nil), now)
+			r.put(e, later(now, now.Add(r.interval()-r.options.Timeout)))
 		}
-		// Its checker ignores the deadline. No second probe beside it, and no worker
-		// needed to know that this one failed too.
-		r.judge(e, r.noAnswer(nil), now)
-		r.put(e, now.Add(r.interval()))
 	}
 	r.startWorkers(now)
 	if len(r.heap) == 0 {
@@ -148,8 +154,8 @@ func (r *Registry) ended(p *run) {
 	case e.gone():
 		delete(r.entries, e.key)
 		r.retire(e)
-	case e.fresh: // it waited for this one: see Registry.add
-		e.fresh = false
+	case e.waiting:
+		e.waiting = false
 		e.due = now
 		heap.Fix(&r.heap, e.place)
 	}
@@ -163,6 +169,14 @@ func (r *Registry) put(e *entry, due time.Time) {
 	heap.Push(&r.heap, e)
 }
 
+// later is due, but not in the past: nothing is caught up on.
+func later(now, due time.Time) time.Time {
+	if due.Before(now) {
+		return now
+	}
+	return due
+}
+
 // drop ends the life of an entry that nobody uses any more. The lock is held.
 func (r *Registry) drop(e *entry) {
 	r.present--
@@ -172,7 +186,7 @@ func (r *Registry) drop(e *entry) {
 	if e.place >= 0 {
 		heap.Remove(&r.heap, e.place)
 	}
-	e.fresh = false
+	e.waiting = false
 	if e.run != nil { // the worker removes it: see ended
 		e.run.judged = true
 		e.run.cancel()

@@ -80,11 +80,7 @@ func (r *Registry) verdict(p *run, o outcome) {
 	p.judged = true
 	now := time.Now()
 	r.judge(p.entry, o, now)
-	due := p.start.Add(r.interval())
-	if due.Before(now) { // no catching up
-		due = now
-	}
-	r.put(p.entry, due)
+	r.put(p.entry, later(now, p.start.Add(r.interval())))
 	r.advance()
 }
 

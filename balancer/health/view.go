@@ -149,9 +149,9 @@ func (r *Registry) add(key string, u use, now time.Time) *entry {
 		r.entries[key] = e
 		r.begin(e, now, now)
 	case e.gone():
-		// A probe of its former life has yet to return. It says nothing of this life,
-		// and there is one probe per key at a time: see Registry.ended.
-		e.fresh = true
+		// A probe of its former life has yet to return, which says nothing of this life.
+		// There is one probe per key at a time, so its first one waits as in dispatch.
+		e.waiting = true
 		r.begin(e, now, now.Add(r.options.Timeout))
 	}
 	e.uses = append(e.uses, u)
