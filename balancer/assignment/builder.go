@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// lingerTime is how long an ended stream is read on, so that the ack that
-	// refuses an assignment goes out before the stream is cancelled.
+	// lingerTime is how long the stream is read on after an assignment was refused,
+	// so that the ack that says so goes out before the stream is cancelled.
 	lingerTime = 250 * time.Millisecond
 	// sendTimeout is how long one message to the service may be stuck in flow
 	// control. A service that sends and never reads would stop us otherwise.
@@ -59,10 +59,8 @@ func (b *builder) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		for _, one := range batch {
-			if err := b.answer(one, made, message); err != nil {
-				return err
-			}
+		if err := b.answer(batch, made, message); err != nil {
+			return err
 		}
 	}
 }
@@ -78,9 +76,32 @@ func (b *builder) build(ctx context.Context, batch []completed) (made *Assignmen
 	return made, message
 }
 
-// answer puts a decision in force, and only then acks it. made and message are of
-// the one that was built.
-func (b *builder) answer(one completed, made *Assignment, message string) error {
+// answer decides on batch, puts in force what is to be, and only then sends the
+// acks: a service that is slow to read them shall not keep it. made and message are
+// of the one that was built. An error is why the stream is to end.
+func (b *builder) answer(batch []completed, made *Assignment, message string) error {
+	var decisions []decision
+	for _, one := range batch {
+		d := b.decide(one, made, message)
+		b.client.sink.received(b.client, d)
+		decisions = append(decisions, d)
+		if d.end {
+			break
+		}
+	}
+	for _, d := range decisions {
+		send(b.end, b.watch, &wire.WatchShardingAssignmentRequest{
+			Request: &wire.WatchShardingAssignmentRequest_AssignmentAck{AssignmentAck: d.ack},
+		})
+		if d.end {
+			b.linger(d.err)
+			return d.err
+		}
+	}
+	return nil
+}
+
+func (b *builder) decide(one completed, made *Assignment, message string) decision {
 	m := &b.client.machine
 	d := m.metadata(one.generation)
 	switch {
@@ -92,21 +113,18 @@ func (b *builder) answer(one completed, made *Assignment, message string) error 
 	default:
 		d = m.built(one.generation, made, message)
 	}
-	b.client.sink.received(b.client, d)
-	send(b.end, b.watch, &wire.WatchShardingAssignmentRequest{
-		Request: &wire.WatchShardingAssignmentRequest_AssignmentAck{AssignmentAck: d.ack},
-	})
-	if !d.end {
-		return nil
-	}
-	// The stream is read on for a bounded moment: cancelling at once could
-	// overtake the ack.
+	return d
+}
+
+// linger ends the stream after a bounded moment, in which it is read on and what
+// comes is nobody's: cancelling at once could overtake the ack.
+func (b *builder) linger(cause error) {
+	b.in.close()
 	select {
 	case <-time.After(lingerTime):
-		b.end(d.err)
+		b.end(cause)
 	case <-b.over:
 	}
-	return d.err
 }
 
 // send sends one message. The stream's context bounds it, and a timer that

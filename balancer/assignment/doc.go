@@ -8,6 +8,7 @@
 //
 // The parts, from the bytes up: an assembler turns frames into flat arrays,
 // build makes an immutable Assignment of them or says what is wrong, a machine
-// decides (pure, no clock), a client does the I/O of one channel and target,
+// decides (pure, no clock), a client does the I/O of one channel and target and
+// reads, a builder beside it takes from an inbox what came whole, builds and acks,
 // and a Watcher owns the channel, the client and the published State.
 package assignment

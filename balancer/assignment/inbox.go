@@ -96,22 +96,19 @@ func (in *inbox) forget(c *completed) {
 	c.assembly, c.bytes = nil, 0
 }
 
-// wait waits for something to decide on. build says that the next one has to be
-// built, ok that there is one: nothing more comes to a closed inbox.
+// wait waits for something to decide on. build says that there is something to
+// build, ok that there is anything: nothing more comes to a closed inbox.
 func (in *inbox) wait() (build, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for len(in.waiting) == 0 && !in.closed {
 		in.moved.Wait()
 	}
-	if len(in.waiting) == 0 {
-		return false, false
-	}
-	return in.waiting[0].assembly != nil, true
+	return in.pending() != nil, len(in.waiting) > 0
 }
 
 // take takes what waits: all of it to build the newest, which may have come since
-// wait said so, else what comes before that one.
+// wait said that there is something, else what came before there was.
 func (in *inbox) take(build bool) []completed {
 	in.mu.Lock()
 	defer in.mu.Unlock()

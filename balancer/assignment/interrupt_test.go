@@ -2,8 +2,14 @@ package assignment
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slicewire/slicewire/internal/wire"
 )
 
 // asked is a context that ends after it was asked left times, and knows the
@@ -96,6 +102,87 @@ func TestBuildPanics(t *testing.T) {
 	asm := gathered(t, even(t, 10, 10, 4))
 	asm.nameEnds[3] = 1 << 30
 	asm.build(t.Context(), 1, Revision202610)
+}
+
+// P-14: closing and replacing interrupt a build, and give its turn back.
+func TestA24CloseDuringBuild(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	n := 300_000
+	if testing.Short() {
+		n = 50_000
+	}
+	frames := shuffle(t, even(t, n, 10_000, 16))
+	asm := gathered(t, frames)
+	began := time.Now()
+	if a, message := asm.build(t.Context(), 1, Revision202608); a == nil {
+		t.Fatal(message)
+	}
+	whole := time.Since(began)
+
+	for name, end := range map[string]func(*Watcher, Provider){
+		"close": func(w *Watcher, _ Provider) { w.Close() },
+		"replace": func(w *Watcher, p Provider) {
+			w.Configure(with(func(c *Config) { c.Target = "target-two" }), p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quickest := time.Hour
+			for range 3 {
+				svc := newService(func(p peer, first *wire.InitialClientConfig) error {
+					if first.Target != cfg.Target {
+						return hold(p)
+					}
+					down := p.(*notingPeer).peer.(*memoryPeer).down
+					for _, f := range frames {
+						down <- f
+					}
+					down <- marshal(t, metadataOf(1))
+					return hold(p)
+				})
+				g := &noted{gate: make(gate, 1), entered: make(chan struct{}), left: make(chan struct{})}
+				var log strings.Builder
+				w := NewWatcher(Options{Gate: g, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+				m := newMemory(svc)
+				w.Configure(cfg, m.provider())
+				<-g.entered
+				began := time.Now()
+				end(w, m.provider())
+				<-g.left
+				quickest = min(quickest, time.Since(began))
+				if s := w.Status(); s.Accepted != 0 || s.Invalid != 0 || s.LastError != "" {
+					t.Errorf("status %+v, want nothing decided", s)
+				}
+				w.Close()
+				if acks := svc.ackList(); len(acks) > 0 {
+					t.Errorf("acks %q", acks)
+				}
+				if strings.Contains(log.String(), "assignment refused") {
+					t.Errorf("the log says %s", &log)
+				}
+			}
+			t.Logf("a build of %v ended %v after its end was asked for", whole, quickest)
+			if quickest > whole/4 {
+				t.Errorf("it took %v to interrupt a build of %v", quickest, whole)
+			}
+		})
+	}
+}
+
+// noted is a Gate that tells of one build.
+type noted struct {
+	gate
+	entered, left chan struct{}
+}
+
+func (n *noted) Enter(ctx context.Context, first bool) error {
+	err := n.gate.Enter(ctx, first)
+	close(n.entered)
+	return err
+}
+
+func (n *noted) Leave() {
+	n.gate.Leave()
+	close(n.left)
 }
 
 // BenchmarkInterrupt reports how long a build of 1,000,000 slices goes without a

@@ -1,6 +1,7 @@
 package assignment
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -250,6 +252,53 @@ func TestBackoffGrows(t *testing.T) {
 				t.Errorf("gap %d is %v, want %v ± 20%%", i, time.Duration(gap), time.Duration(want))
 			}
 			want = min(want*1.6, float64(120*time.Second))
+		}
+	})
+}
+
+// eager is a channel that goes on giving out what has arrived after the stream was
+// cancelled, as gRPC may.
+type eager struct{ *memory }
+
+func (e eager) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := e.memory.NewStream(ctx, d, method, o...)
+	if err != nil {
+		return nil, err
+	}
+	return eagerStream{s.(*memoryStream)}, nil
+}
+
+type eagerStream struct{ *memoryStream }
+
+func (s eagerStream) RecvMsg(m any) error {
+	time.Sleep(time.Millisecond) // virtual: the service gets ahead
+	select {
+	case b := <-s.down:
+		m.(*wire.Frame).Bytes = b
+		return nil
+	default:
+		return s.memoryStream.RecvMsg(m)
+	}
+}
+
+// after a frame that is no protobuf nothing on its stream is believed, above
+// all not that the chunks around it are an assignment.
+func TestNothingIsBelievedAfterGarbage(t *testing.T) {
+	inBothRevisions(t, func(t *testing.T, revision Revision) {
+		svc := newService(func(p peer, _ *wire.InitialClientConfig) error {
+			_ = p.Send(chunkOf([]string{"x"}, part{"", noEnd, []int32{0}}))
+			p.(*notingPeer).peer.(*memoryPeer).down <- []byte{0x12, 0xff}
+			_ = p.Send(metadataOf(1))
+			return hold(p)
+		})
+		m := newMemory(svc)
+		w := NewWatcher(Options{}, nil)
+		defer w.Close()
+		w.Configure(with(func(c *Config) { c.Revision = revision }), func(string) (grpc.ClientConnInterface, func(), error) { return eager{m}, m.release, nil })
+		time.Sleep(time.Minute)
+		wantAcks(t, svc)
+		if s := w.Status(); s.Accepted != 0 || !strings.Contains(s.LastError, "not valid protobuf") {
+			t.Errorf("status %+v", s)
 		}
 	})
 }
