@@ -253,7 +253,11 @@ func (p *picker) amongAll(a *attempt) verdict {
 	// that this call has tried or that admission refuses do not count.
 	var again, turned *endpoint
 	worst := level(p.worst.Load())
-	for first, stale := ready, 0; ready >= 0 && stale < 8; {
+	stale := 0
+	for range n {
+		if ready < 0 || stale == 8 {
+			break
+		}
 		ep := v.endpoints[ready]
 		switch l := ep.level(a.call); {
 		case l == tried:
@@ -270,12 +274,15 @@ func (p *picker) amongAll(a *attempt) verdict {
 				stale++
 			}
 		}
-		if ready = v.ready.nextAround(ready + 1); ready == first {
-			break
-		}
+		ready = v.ready.nextAround(ready + 1)
 	}
-	if again != nil && a.take(again) == taken {
-		return chosen
+	if again != nil {
+		switch a.take(again) {
+		case taken:
+			return chosen
+		case notAdmitted:
+			turned = again
+		}
 	}
 	if idle >= 0 && !(w.queued && v.connecting.Load() > 0) {
 		p.ask(v.endpoints[idle], w)

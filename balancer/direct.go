@@ -150,5 +150,5 @@ func (p *picker) none(a *attempt) (*callinfo.Wait, error) {
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
 	}
 	start := int(rand.Uint32N(uint32(len(v.endpoints))))
-	return delegate(a, v.endpoints[start], fmt.Sprintf("selector %q: every endpoint is failing", a.slot.selector.name), waitAnyConnection)
+	return p.delegate(a, v.endpoints[start], fmt.Sprintf("selector %q: every endpoint is failing", a.slot.selector.name), waitAnyConnection)
 }

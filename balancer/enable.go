@@ -48,6 +48,7 @@ func (r *Router) SetEnabled(endpoint string, enabled bool, reason string) {
 				p.endpointChanged(ep)
 			}
 		}
+		rt.wakeUp() // for those that have left and wait for data to be built
 	}
 }
 
@@ -96,18 +97,24 @@ func (p *policy) applyDisabled() {
 	}
 }
 
-// Drain disables an endpoint and waits until no RPC is in flight there. The error
+// Drain disables an endpoint and waits until no RPC is in flight there, also if it
+// leaves the name resolver's list meanwhile; one that had left before is not found,
+// and not waited for. The error
 // wraps ctx's and says how many are; the endpoint stays disabled.
-func (r *Router) Drain(ctx context.Context, endpoint, reason string) error {
-	r.SetEnabled(endpoint, false, reason)
+func (r *Router) Drain(ctx context.Context, name, reason string) error {
+	r.SetEnabled(name, false, reason)
+	found := make(map[*endpoint]bool) // it may leave meanwhile
 	for {
 		changed := drained.wait()
-		pending := 0
 		for _, rt := range r.routes() {
-			for _, ep := range rt.named(endpoint) {
+			for _, ep := range rt.named(name) {
 				ep.flags.Or(draining)
-				pending += ep.member.Pending()
+				found[ep] = true
 			}
+		}
+		pending := 0
+		for ep := range found {
+			pending += ep.member.Pending()
 		}
 		if pending == 0 {
 			return nil
@@ -115,7 +122,7 @@ func (r *Router) Drain(ctx context.Context, endpoint, reason string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("slicewire: endpoint %q still has %d RPCs in flight: %w", endpoint, pending, ctx.Err())
+			return fmt.Errorf("slicewire: endpoint %q still has %d RPCs in flight: %w", name, pending, ctx.Err())
 		}
 	}
 }

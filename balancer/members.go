@@ -158,7 +158,19 @@ func (p *policy) leave(gone []*endpoint) {
 		ep.flags.Or(retired)
 		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})
 	}
-	time.AfterFunc(wait, func() { p.post(func(in *inbox) { in.retired = true }) })
+	if p.retireTimer == nil {
+		p.retireTimer = time.AfterFunc(wait, func() { p.post(func(in *inbox) { in.retired = true }) })
+	}
+	p.barRetiring()
+}
+
+// barRetiring bars those that were disabled after they had left.
+func (p *policy) barRetiring() {
+	for _, r := range p.retiring {
+		if _, off := (*p.route.router.disabled.Load())[r.endpoint.name]; off {
+			r.endpoint.flags.Or(barred)
+		}
+	}
 }
 
 // retire closes endpoints that no data leads to any more, and, if overdue is set,
@@ -184,15 +196,20 @@ func (p *policy) retire(overdue bool) {
 	})
 }
 
+// defaultPolicy is the policy of the default selector while nobody has published
+// one.
+func (c *Config) defaultPolicy() selection.Policy {
+	if c.Sharded() {
+		return selection.Sliced(selection.Policy{})
+	}
+	return selection.P2C()
+}
+
 // publishPolicies puts the policies in force that the LB config asks for, and a
 // default one where nobody has published any.
 func (p *policy) publishPolicies() {
-	policy := selection.P2C()
-	if p.config.Sharded() {
-		policy = selection.Sliced(selection.Policy{})
-	}
 	router := p.route.router
-	_, _ = router.defaultSelector().Publish(policy, FromDefault) // of a closed Router nobody asks
+	_, _ = router.defaultSelector().Publish(p.config.defaultPolicy(), FromDefault) // of a closed Router nobody asks
 	for name, policy := range p.config.Selectors {
 		var err error
 		if s := router.Selector(name); s != nil {

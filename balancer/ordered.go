@@ -49,7 +49,7 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 	var few [8]*endpoint
 	passed := few[:0]                // candidates that did not take it
 	var ill, again, turned *endpoint // of these, one that is so: unhealthy, tried before, refused
-	onTheWay := false
+	onTheWay, illOnTheWay := false, false
 	var err error
 	for draws := 0; len(passed) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
 		if draws > 0 {
@@ -70,8 +70,18 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 		case l == never:
 			continue
 		case l == unhealthy && worst < unhealthy:
-			if ill == nil && ready {
-				ill = ep
+			switch ep.cur.Load().connectivity {
+			case connectivity.Ready:
+				if ill == nil {
+					ill = ep
+				}
+			case connectivity.Idle: // connected, its probes may tell better
+				if ep.flags.Load()&retired == 0 {
+					p.ask(ep, &a.wish)
+					illOnTheWay = true
+				}
+			case connectivity.Connecting:
+				illOnTheWay = true
 			}
 			continue
 		case l == tried && ready:
@@ -104,13 +114,21 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 	if ill != nil && !a.pub.route.router.options.FailAllUnhealthy && a.take(ill) == taken {
 		return nil, nil
 	}
-	if again != nil && a.take(again) == taken {
-		return nil, nil
+	if illOnTheWay {
+		return waitAnyConnection, lb.ErrNoSubConnAvailable
+	}
+	if again != nil {
+		switch a.take(again) {
+		case taken:
+			return nil, nil
+		case notAdmitted:
+			turned = again
+		}
 	}
 	if turned != nil {
 		return nil, p.refusedError(a, turned)
 	}
-	return delegate(a, first, fmt.Sprintf("selector %q: every candidate is failing", a.slot.selector.name), waitCandidate)
+	return p.delegate(a, first, fmt.Sprintf("selector %q: every candidate is failing", a.slot.selector.name), waitCandidate)
 }
 
 // next is the next candidate of an order, a negative number after the last one.

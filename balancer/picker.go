@@ -9,6 +9,7 @@ import (
 
 	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -151,6 +152,9 @@ func (p *picker) pick(a *attempt) (*callinfo.Wait, error) {
 		}
 		return waitBuild, lb.ErrNoSubConnAvailable
 	}
+	if f.rule.source == FromDefault && pub.byDefault != nil {
+		f = pub.byDefault
+	}
 	a.rule = f
 	switch f.rule.policy.Kind() {
 	case selection.KindSliced:
@@ -223,7 +227,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	if found == nobody {
 		return nil, nobodyError(pub, slice, reason)
 	}
-	return delegate(a, a.first, "every owner of the key's slice is failing", waitConnection)
+	return p.delegate(a, a.first, "every owner of the key's slice is failing", waitConnection)
 }
 
 const inFallback = "in fallback"
@@ -239,17 +243,21 @@ func (p *picker) anywhere(a *attempt, count *atomic.Uint64, why string) (*callin
 	case turnedAway:
 		return nil, p.refusedError(a, a.first)
 	}
-	return delegate(a, a.first, why+", and every endpoint is failing", waitAnyConnection)
+	return p.delegate(a, a.first, why+", and every endpoint is failing", waitAnyConnection)
 }
 
 // delegate asks the failing endpoint's own picker, whose error says most. A
 // pick that finds the endpoint recovered is as good as any other.
-func delegate(a *attempt, ep *endpoint, why string, wait *callinfo.Wait) (*callinfo.Wait, error) {
+func (p *picker) delegate(a *attempt, ep *endpoint, why string, wait *callinfo.Wait) (*callinfo.Wait, error) {
 	pub := a.pub
 	if d, off := pub.route.disabled(ep); off {
 		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q is disabled by hand: %s", pub.target, why, ep.name, d.Reason)
 	}
-	if ep.level(a.call) == unhealthy {
+	if ep.flags.Load()&retired != 0 {
+		// Its picker would dial (field case EC-07).
+		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q has left", pub.target, why, ep.name)
+	}
+	if ep.level(a.call) == unhealthy && ep.cur.Load().connectivity == connectivity.Ready {
 		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q fails its health checks", pub.target, why, ep.name)
 	}
 	s := ep.cur.Load()
@@ -261,7 +269,7 @@ func delegate(a *attempt, ep *endpoint, why string, wait *callinfo.Wait) (*calli
 	switch {
 	case err == nil:
 		if !ep.send(a.info, &a.result) {
-			return wait, lb.ErrNoSubConnAvailable
+			return nil, p.refusedError(a, ep)
 		}
 		a.sent(ep)
 		return nil, nil
@@ -282,7 +290,10 @@ func (rt *route) disabled(ep *endpoint) (Disabled, bool) {
 // refusedError says that every candidate was refused, ep among them. RPCs that
 // wait for ready are picked again when that may have changed.
 func (p *picker) refusedError(a *attempt, ep *endpoint) error {
-	wait := ep.guard.RetryAfter()
+	var wait time.Duration
+	if ep.guard != nil {
+		wait = ep.guard.RetryAfter()
+	}
 	p.policy.wakeAfter(wait)
 	return fmt.Errorf("slicewire: target %q: selector %q: admission refused every candidate; endpoint %q may be asked again in %v",
 		a.pub.target, a.slot.selector.name, ep.name, wait.Round(time.Millisecond))

@@ -59,6 +59,8 @@ type policy struct {
 	ready    *selection.Table
 	eager    bool
 	retiring []retiree
+	// retireTimer runs while endpoints retire, nil otherwise.
+	retireTimer *time.Timer
 	// classes count the endpoints by class; allIll says that the unhealthy ones are
 	// used because there are no others.
 	classes [classes]int
@@ -196,10 +198,15 @@ func (p *policy) run() {
 		if in.selection && p.route != nil {
 			p.useful = true
 			p.offerMembership()
+			p.barRetiring()
 			p.retire(false)
 		}
 		if in.retired {
+			p.retireTimer = nil
 			p.retire(true)
+			if len(p.retiring) > 0 {
+				p.retireTimer = time.AfterFunc(time.Until(p.retiring[0].until), func() { p.post(func(in *inbox) { in.retired = true }) })
+			}
 		}
 		p.judgeHealth()
 		p.storeReady()
@@ -212,6 +219,9 @@ func (p *policy) shutDown() {
 		ep.close()
 	}
 	p.retire(true)
+	if p.retireTimer != nil {
+		p.retireTimer.Stop()
+	}
 	if p.route != nil {
 		p.route.release()
 	}
@@ -325,6 +335,7 @@ func (p *policy) publish() {
 	pub := &published{
 		target:     p.target,
 		route:      p.route,
+		byDefault:  &inForce{rule: &rule{policy: p.config.defaultPolicy()}},
 		config:     p.config,
 		oldHeaders: p.oldHeaders,
 		phase:      state.Phase,
@@ -387,12 +398,12 @@ func (p *policy) handleConnect(ep *endpoint) {
 // endpoints and slices there are.
 func (p *policy) handleChange(ep *endpoint) {
 	ep.changePending.Store(false)
+	// gRPC holds an RPC whose connection died between pick and send until the
+	// next picker update. Older data may lead there when the endpoint has left.
+	p.mustReport = ep.leftReady.Swap(false) || p.mustReport
 	if ep.removed {
 		return
 	}
-	// gRPC holds an RPC whose connection died between pick and send until the
-	// next picker update.
-	p.mustReport = ep.leftReady.Swap(false) || p.mustReport
 	now := ep.cur.Load().connectivity
 	was := ep.counted
 	if now != connectivity.Connecting {

@@ -40,6 +40,9 @@ type published struct {
 	err        error                  // why there is no assignment, in phase Failed
 	slices     *assignment.Assignment // in phase Assigned
 	view       *view
+	// byDefault is what the default selector has in force while nobody has published
+	// a policy: it goes with config, of which two policies on one Router have two.
+	byDefault *inForce
 	// owners maps positions in the assignment's endpoint list to live endpoints;
 	// nil where the resolver does not know the name (A119: dropped).
 	owners []*endpoint
@@ -146,7 +149,9 @@ func (v *view) count(state connectivity.State, n int32) {
 
 // mark stores ep's counted state in the sets. One that is not usable is in none.
 func (v *view) mark(ep *endpoint, usable bool) {
-	ready, idle := usable && ep.counted == connectivity.Ready, usable && ep.counted == connectivity.Idle
+	ready := usable && ep.counted == connectivity.Ready
+	// One that is unhealthy may be connected: else its probes could never tell better.
+	idle := ep.flags.Load()&barred == 0 && ep.counted == connectivity.Idle
 	if idle { // into one set before out of the other: a pick must find it somewhere
 		v.idle.set(ep.index, true)
 	}

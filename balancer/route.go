@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // route is what one policy needs beyond its own life: the assignment and the
@@ -111,6 +112,9 @@ func (rt *route) reported(s connectivity.State) {
 // release is called by the policy that holds the route when it closes.
 func (rt *route) release() {
 	rt.current.Store(nil)
+	if m := rt.endpoints.Load(); m != nil {
+		rt.endpoints.Store(&membership{generation: m.generation}) // the endpoints end here
+	}
 	for _, sl := range rt.slots.Load().all() {
 		sl.setMembership(nil)
 	}
@@ -154,10 +158,16 @@ func (rt *route) readiness() Readiness {
 	return ready
 }
 
-// routable says whether RPCs can be routed now.
+// routable says whether RPCs that name no selector can be routed now.
 func (rt *route) routable() bool {
-	pub := rt.current.Load()
-	return pub != nil && pub.routable()
+	pub, f := rt.current.Load(), rt.slots.Load().main.cur.Load()
+	if pub == nil || pub.fail != nil || f == nil {
+		return false
+	}
+	if f.rule.source == FromDefault {
+		f = pub.byDefault
+	}
+	return f.rule.policy.Kind() != selection.KindSliced || pub.routable()
 }
 
 // missing says what stands in the way of routing.
@@ -166,6 +176,11 @@ func (rt *route) missing() string {
 	case pub == nil:
 	case pub.fail != nil:
 		return pub.fail.Error()
+	case rt.slots.Load().main.cur.Load() == nil:
+		if err := rt.slots.Load().main.unbuilt(pub.target); err != nil {
+			return err.Error()
+		}
+		return "the first data of the default selector is not built yet"
 	case pub.unknown > 0 && !pub.routable():
 		return pub.strangers()
 	}

@@ -243,10 +243,17 @@ func (r *Router) PolicyOf(ctx context.Context) selection.Policy {
 	if sl == nil {
 		sl = slots.main
 	}
+	rule := sl.wanted.Load() // while its first data is built there is nothing in force
 	if f := sl.cur.Load(); f != nil {
-		return f.rule.policy
+		rule = f.rule
 	}
-	return selection.Policy{}
+	switch {
+	case rule == nil:
+		return selection.Policy{}
+	case rule.source == FromDefault && r.Config() != nil:
+		return r.Config().defaultPolicy()
+	}
+	return rule.policy
 }
 
 // Readiness says how far a client is.

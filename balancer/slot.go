@@ -42,10 +42,14 @@ type slot struct {
 
 	// cur is stored under mu and loaded by picks. Nil before anything is in force.
 	cur atomic.Pointer[inForce]
+	// wanted is the rule that cur is on its way to: stored under mu, loaded by calls.
+	wanted atomic.Pointer[rule]
 
 	mu       sync.Mutex // guards what follows
 	rule     *rule      // the one wanted
 	members  *membership
+	asked    buildInput                                     // what the pipeline was asked for last
+	building *rule                                          // of the build that began last
 	ended    uint64                                         // the newest membership of a policy that is gone
 	pipeline *rebuild.Pipeline[buildInput, selection.Order] // nil until a policy builds
 	closed   bool
@@ -66,7 +70,8 @@ func newSlot(s *Selector, rt *route) *slot {
 func (sl *slot) setRule(r *rule) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	sl.rule = r
+	sl.rule, sl.lastErr = r, nil
+	sl.wanted.Store(r)
 	sl.apply()
 }
 
@@ -79,6 +84,7 @@ func (sl *slot) setMembership(m *membership) {
 		if sl.members != nil {
 			sl.ended = sl.members.generation
 		}
+		sl.lastErr = nil
 		// What was built has endpoints of a policy that is gone.
 		if cur := sl.cur.Load(); cur != nil && cur.rule.policy.Built() {
 			sl.cur.Store(nil)
@@ -93,16 +99,12 @@ func (sl *slot) apply() {
 	switch {
 	case sl.closed || sl.rule == nil:
 	case !sl.rule.policy.Built():
-		if sl.pipeline != nil {
-			sl.pipeline.Cancel()
-		}
+		sl.cancel()
 		if cur := sl.cur.Load(); cur == nil || cur.rule != sl.rule {
 			sl.cur.Store(&inForce{rule: sl.rule})
 		}
 	case sl.members == nil:
-		if sl.pipeline != nil {
-			sl.pipeline.Cancel()
-		}
+		sl.cancel()
 	default:
 		if cur := sl.cur.Load(); cur != nil && cur.rule == sl.rule && cur.membership == sl.members.generation {
 			return
@@ -113,7 +115,19 @@ func (sl *slot) apply() {
 				Bytes:   orderBytes,
 			}, sl.build, sl.publish)
 		}
-		sl.pipeline.Request(buildInput{sl.rule, sl.members})
+		// Once: a request that is repeated would start over the wait after a failure.
+		if in := (buildInput{sl.rule, sl.members}); in != sl.asked {
+			sl.asked = in
+			sl.pipeline.Request(in)
+		}
+	}
+}
+
+// cancel ends builds. Called under mu.
+func (sl *slot) cancel() {
+	if sl.pipeline != nil {
+		sl.pipeline.Cancel()
+		sl.asked = buildInput{}
 	}
 }
 
@@ -127,6 +141,9 @@ func orderBytes(o selection.Order) int64 {
 var errNoOrder = errors.New("the policy built nothing and gave no error")
 
 func (sl *slot) build(ctx context.Context, in buildInput) (selection.Order, error) {
+	sl.mu.Lock()
+	sl.building = in.rule
+	sl.mu.Unlock()
 	o, err := in.rule.policy.Build(ctx, selection.Membership{Generation: in.members.generation, Members: in.members.members}, &sl.selector.state)
 	if err == nil && o == nil {
 		err = errNoOrder
@@ -152,7 +169,9 @@ func (sl *slot) publish(in buildInput, o selection.Order) {
 
 func (sl *slot) buildFailed(err error) {
 	sl.mu.Lock()
-	sl.lastErr = err
+	if sl.building == sl.rule { // else it is no news any more
+		sl.lastErr = err
+	}
 	sl.mu.Unlock()
 	sl.route.router.options.Logger.Warn("the data of a selector could not be built; what was in force stays",
 		slog.String("selector", sl.selector.name), slog.Any("error", err))

@@ -13,15 +13,22 @@ import (
 
 // send counts one attempt that a pick sends to ep, and asks ep's guard before.
 func (ep *endpoint) send(info lb.PickInfo, res *lb.PickResult) (admitted bool) {
+	// Counted first: who disables the endpoint and then looks for what is in flight
+	// sees this attempt, or this attempt sees that.
+	ep.member.Start()
+	if ep.flags.Load()&barred != 0 {
+		ep.undo()
+		return false
+	}
 	done := ep.done
 	if ep.guard != nil {
 		token, ok := ep.guard.TryAcquire(info.FullMethodName)
 		if !ok {
+			ep.undo()
 			return false
 		}
 		done = newTicket(ep, token).done
 	}
-	ep.member.Start()
 	if res.Done != nil { // pick_first has none
 		child, own := res.Done, done
 		done = func(i lb.DoneInfo) { child(i); own(i) }
@@ -38,6 +45,16 @@ func (ep *endpoint) ended(info lb.DoneInfo) {
 
 func (ep *endpoint) finish(failed bool) {
 	ep.member.End(failed)
+	ep.tellDrained()
+}
+
+// undo is finish for an attempt that was not sent.
+func (ep *endpoint) undo() {
+	ep.member.Undo()
+	ep.tellDrained()
+}
+
+func (ep *endpoint) tellDrained() {
 	if ep.flags.Load()&draining != 0 && ep.member.Pending() == 0 {
 		drained.send()
 	}

@@ -250,3 +250,58 @@ func (c countedHealth) Check(ctx context.Context, r *healthgrpc.HealthCheckReque
 	c.n.Add(1)
 	return c.HealthServer.Check(ctx, r)
 }
+
+// TestSickServerComesBack: a server whose probes failed, and whose connection was
+// lost meanwhile, is connected again by the RPCs that want it, so that its probes
+// can tell better.
+func TestSickServerComesBack(t *testing.T) {
+	for _, p := range []selection.Policy{selection.Ketama(selection.KetamaOptions{}), selection.P2C(), selection.Weighted(nil)} {
+		t.Run(p.String(), func(t *testing.T) {
+			reg, err := health.NewRegistry(health.Options{Checker: health.GRPC(""), Interval: 20 * time.Millisecond, Initial: health.Unknown})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(reg.Close)
+			f := startPlain(t, nil, p, sdk.WithHealth(reg))
+			server := healthsrv.NewServer()
+			b, err := f.Start("e1", sdktest.WithServices(func(r grpc.ServiceRegistrar) { healthgrpc.RegisterHealthServer(r, server) }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Resolve("e1"); err != nil {
+				t.Fatal(err)
+			}
+			f.whoBy(t, "", "k") // unknown is the last resort, and better than none
+			server.SetServingStatus("", healthgrpc.HealthCheckResponse_NOT_SERVING)
+			f.seen(t, "e1")
+			f.whoBy(t, "", "k")
+			if err := b.GoAway(); err != nil {
+				t.Fatal(err)
+			}
+			server.SetServingStatus("", healthgrpc.HealthCheckResponse_SERVING)
+			f.whoBy(t, "", "k")
+			eventually(t, "a better verdict", func() bool {
+				f.whoBy(t, "", "k")
+				return f.unhealthy() == 0
+			})
+		})
+	}
+}
+
+// TestKeylessCallWaitsForTheFirstBuild: its policy can do without a key, so the
+// call waits and is not refused for the want of one.
+func TestKeylessCallWaitsForTheFirstBuild(t *testing.T) {
+	ring := &slowRing{let: make(chan struct{}, 1)}
+	f := startPlain(t, []string{"e1", "e2"}, selection.CustomBuilt("slow ring", ring, true), sdk.WithKeyHeader("x-key"))
+	answer := make(chan error, 1)
+	go func() {
+		_, err := f.echo.Who(within(t, 10*time.Second), "")
+		answer <- err
+	}()
+	eventually(t, "the build", func() bool { return ring.builds.Load() == 1 })
+	eventually(t, "the call", func() bool { return f.client.Status().Selectors[0].Picks.Queued > 0 || len(answer) > 0 })
+	ring.let <- struct{}{}
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}

@@ -2,13 +2,17 @@ package sdk_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/sdk"
+	"github.com/slicewire/slicewire/sdk/sdktest"
 )
 
 // slowRing builds when it is let, and then prefers the last member by name.
@@ -121,4 +125,42 @@ func TestP06SwapIsAtomic(t *testing.T) {
 		t.Errorf("answers from %v, want none of e3", answers)
 	}
 	f.oneConnectionEach(t)
+}
+
+// TestP17ReadyWhenBuilt: a client whose default selector builds is ready once
+// picks have its first data.
+func TestP17ReadyWhenBuilt(t *testing.T) {
+	ring := &slowRing{let: make(chan struct{}, 1)}
+	f := startPlain(t, []string{"e1", "e2"}, selection.CustomBuilt("slow ring", ring, true))
+	short, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.client.WaitReady(short); err == nil || !strings.Contains(err.Error(), "not built yet") {
+		t.Errorf("got %v, want an error that says what is missing", err)
+	}
+	ring.let <- struct{}{}
+	if _, err := f.client.WaitReady(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.whoBy(t, "", ""); got != "e2" {
+		t.Errorf("the ring leads to %s, want e2", got)
+	}
+}
+
+// TestP35AnyResolver: the membership comes from whatever resolver gRPC has.
+func TestP35AnyResolver(t *testing.T) {
+	c := sdktest.NewCluster(t, "e1")
+	addr := c.Backend("e1").Addr()
+	for _, target := range []string{"dns:///" + addr, addr, "passthrough:///" + addr, c.Target()} {
+		client, err := sdk.Dial(target, sdk.WithTransportCredentials(insecure.NewCredentials()),
+			sdk.WithResolvers(c.Resolver()), sdk.WithSelector(sdk.DefaultSelector, selection.P2C()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := sdktest.NewEcho(client).Who(within(t, 10*time.Second), ""); err != nil || got != "e1" {
+			t.Errorf("%s: %q, %v", target, got, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

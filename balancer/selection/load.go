@@ -19,6 +19,9 @@ type load struct {
 // exactly once.
 func (l *load) Start() { l.pending.Add(1) }
 
+// Undo takes back a Start whose attempt was not sent after all, in place of End.
+func (l *load) Undo() { l.pending.Add(-1) }
+
 // End gives back what Start counted. failed says that the member is to blame:
 // not so when the caller cancelled (field case SP-06).
 func (l *load) End(failed bool) {
