@@ -118,7 +118,7 @@ func TestP01SelectorsShareConnections(t *testing.T) {
 	}
 }
 
-// TestS01Transitions: each ordered pair of policies under load; no RPC fails, each
+// TestS01Transitions also holds P-33, counts that outlive policies: each ordered pair of policies under load; no RPC fails, each
 // server has one connection, and the next picks follow the new policy.
 func TestS01Transitions(t *testing.T) {
 	f := startPlain(t, []string{"e1", "e2", "e3"}, selection.P2C())

@@ -143,6 +143,7 @@ func TestP30RemovingOneOfTen(t *testing.T) {
 
 // TestHR03SettingsSurviveRebuild: a policy with settings of its own maps keys as
 // a fresh one does when the membership has changed and changed back.
+// It also holds P-31.
 func TestHR03SettingsSurviveRebuild(t *testing.T) {
 	options := selection.KetamaOptions{PointsPerWeight: 40, Seed: 7, MaxPoints: 600, Weight: func(m *selection.Member) uint32 { return uint32(len(m.Name())) }}
 	p, ms := selection.Ketama(options), members(20)
