@@ -215,8 +215,7 @@ func TestSameNameNewAddress_EC05(t *testing.T) {
 	}
 }
 
-// TestResolverFailsAndComesBack_EC08
-// It also holds P-19 and S-26.
+// TestResolverFailsAndComesBack_EC08 also holds P-19 and S-26.
 func TestResolverFailsAndComesBack_EC08(t *testing.T) {
 	t.Parallel()
 	f := start(t, testSharding(), []string{"a", "b"})

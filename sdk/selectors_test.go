@@ -118,8 +118,9 @@ func TestP01SelectorsShareConnections(t *testing.T) {
 	}
 }
 
-// TestS01Transitions also holds P-33, counts that outlive policies: each ordered pair of policies under load; no RPC fails, each
-// server has one connection, and the next picks follow the new policy.
+// TestS01Transitions: each ordered pair of policies under load; no RPC fails, each
+// server has one connection, and the next picks follow the new policy. It also
+// holds P-33: what is in flight is counted over all of them, and 0 at the end.
 func TestS01Transitions(t *testing.T) {
 	f := startPlain(t, []string{"e1", "e2", "e3"}, selection.P2C())
 	f.whoBy(t, "", "")
