@@ -164,3 +164,46 @@ func TestP35AnyResolver(t *testing.T) {
 		}
 	}
 }
+
+// TestRetireTimeout: data that is never rebuilt keeps an endpoint that has left for
+// so long and no longer. It also holds the options' errors.
+func TestRetireTimeout(t *testing.T) {
+	ring := &slowRing{let: make(chan struct{}, 1)}
+	f := startPlain(t, []string{"e1", "e2"}, selection.CustomBuilt("slow ring", ring, true), sdk.WithRetireTimeout(50*time.Millisecond))
+	ring.let <- struct{}{}
+	if got := f.whoBy(t, "", ""); got != "e2" {
+		t.Fatalf("the ring leads to %s, want e2", got)
+	}
+	if err := f.Resolve("e1"); err != nil { // the build of it is held
+		t.Fatal(err)
+	}
+	if err := f.Backend("e2").WaitLive(within(t, 5*time.Second), 0); err != nil {
+		t.Error(err)
+	}
+	if got := f.whoBy(t, "", ""); got != "e1" {
+		t.Errorf("older data leads to %s, want e1, which it has too", got)
+	}
+	_, err := sdk.Dial("dns:///x:1", sdk.WithTransportCredentials(insecure.NewCredentials()),
+		sdk.WithSelector(sdk.DefaultSelector, selection.P2C()), sdk.WithRetireTimeout(-time.Second))
+	if err == nil || !strings.Contains(err.Error(), "WithRetireTimeout: -1s") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// panicking is a policy that does.
+type panicking struct{}
+
+func (panicking) Select(selection.Input) int { panic("no") }
+
+// TestBadResultsUseP2C_S06: with the option no RPC fails, and results are counted.
+func TestBadResultsUseP2C_S06(t *testing.T) {
+	f := startPlain(t, []string{"e1", "e2"}, selection.Custom("panicking", panicking{}), sdk.WithBadResultsUseP2C())
+	f.whoBy(t, "", "")
+	f.allConnected(t)
+	for range 20 {
+		f.whoBy(t, "", "")
+	}
+	if n := f.client.Status().Selectors[0].BadResults["panic"]; n < 20 {
+		t.Errorf("%d panics were counted, want 20 and more", n)
+	}
+}

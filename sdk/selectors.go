@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/admission"
@@ -49,6 +50,19 @@ func WithSelectorsByMethod(byPattern map[string]string) Option {
 // counts them either way.
 func WithUnknownSelectorsRefused() Option {
 	return func(s *settings) { s.router.RefuseUnknownSelectors = true }
+}
+
+// WithBadResultsUseP2C lets p2c choose where a custom policy panicked or gave an
+// index it must not give. By default that attempt fails with UNAVAILABLE. Status
+// counts such results either way.
+func WithBadResultsUseP2C() Option {
+	return func(s *settings) { s.router.BadResultsUseP2C = true }
+}
+
+// WithRetireTimeout bounds how long an endpoint that has left the name resolver's
+// list stays connected for selectors whose data is from before; default 10 s.
+func WithRetireTimeout(d time.Duration) Option {
+	return func(s *settings) { s.router.RetireTimeout = d }
 }
 
 // WithKeyHeader sets the request header that carries keys where there is no
@@ -111,6 +125,9 @@ func (s *settings) checkSelectors() []error {
 	}
 	if _, err := interceptors.NewSelectors(s.selectorByMethod); err != nil {
 		problems = append(problems, fmt.Errorf("WithSelectorsByMethod: %w", err))
+	}
+	if d := s.router.RetireTimeout; d < 0 {
+		problems = append(problems, fmt.Errorf("WithRetireTimeout: %v is negative; use 0 for the default of %v", d, balancer.DefaultRetireTimeout))
 	}
 	if s.header != "" {
 		if _, err := callinfo.ParseHeader(s.header); err != nil {
