@@ -133,9 +133,14 @@ func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *s
 		p2c := selection.P2C()
 		return p2c.Choose(view, call, &s.state), nil
 	}
-	// A status, so that RPCs that wait for ready do not wait for a better policy.
-	return 0, status.Errorf(codes.Unavailable, "slicewire: target %q: selector %q: the policy %q gave a bad result: %s",
-		a.pub.target, s.name, policy.String(), what)
+	return 0, a.badResult(policy, what)
+}
+
+// badResult is the error of an attempt whose policy did what it must not: a
+// status, so that RPCs that wait for ready do not wait for a better policy.
+func (a *attempt) badResult(policy *selection.Policy, what string) error {
+	return status.Errorf(codes.Unavailable, "slicewire: target %q: selector %q: the policy %q gave a bad result: %s",
+		a.pub.target, a.slot.selector.name, policy.String(), what)
 }
 
 func ask(policy *selection.Policy, view *selection.View, call *selection.Call, state *selection.State) (i int, panicked any) {

@@ -13,6 +13,7 @@ type inbox struct {
 	changed       []*endpoint       // their child said something
 	connect       []*endpoint       // a pick wants a connection
 	all           bool              // a pick chooses among all endpoints that are READY
+	again         bool              // admission may have changed its mind
 	selection     bool              // a selector has another policy or other data
 	retired       bool              // RetireTimeout is over for some endpoint
 	closed        bool

@@ -5,9 +5,7 @@ import (
 	"slices"
 
 	lb "google.golang.org/grpc/balancer"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/internal/callinfo"
@@ -153,8 +151,7 @@ func (a *attempt) customNext(f *inForce, call *selection.Call, cursor selection.
 		what, count = fmt.Sprintf("it panicked: %v", panicked), &s.bad.panicked
 	}
 	s.report(count, policy, what)
-	return 0, next, status.Errorf(codes.Unavailable, "slicewire: target %q: selector %q: the policy %q gave a bad result: %s",
-		a.pub.target, s.name, policy.String(), what)
+	return 0, next, a.badResult(policy, what)
 }
 
 func askNext(policy *selection.Policy, o selection.Order, call *selection.Call, cursor selection.Cursor) (i int, next selection.Cursor, panicked any) {

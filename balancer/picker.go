@@ -152,9 +152,7 @@ func (p *picker) pick(a *attempt) (*callinfo.Wait, error) {
 		}
 		return waitBuild, lb.ErrNoSubConnAvailable
 	}
-	if f.rule.source == FromDefault && pub.byDefault != nil {
-		f = pub.byDefault
-	}
+	f = pub.own(f)
 	a.rule = f
 	switch f.rule.policy.Kind() {
 	case selection.KindSliced:

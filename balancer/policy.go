@@ -149,7 +149,7 @@ func (p *policy) wakeAfter(d time.Duration) {
 	}
 	time.AfterFunc(min(max(d, 10*time.Millisecond), time.Second), func() {
 		p.waking.Store(false)
-		p.post(func(in *inbox) { in.selection = true })
+		p.post(func(in *inbox) { in.again = true })
 	})
 }
 
@@ -195,8 +195,8 @@ func (p *policy) run() {
 		if in.all && !p.eager {
 			p.connectAll()
 		}
+		p.useful = p.useful || in.again || in.selection
 		if in.selection && p.route != nil {
-			p.useful = true
 			p.offerMembership()
 			p.barRetiring()
 			p.retire(false)

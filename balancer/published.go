@@ -50,6 +50,14 @@ type published struct {
 	unknown int
 }
 
+// own is what picks by p use where a selector has f in force.
+func (p *published) own(f *inForce) *inForce {
+	if f.rule.source == FromDefault && p.byDefault != nil {
+		return p.byDefault
+	}
+	return f
+}
+
 // resolveOwners fills the small table between the assignment and the view. It
 // is the only work a resolver update costs the assignment: the key index stays.
 func (p *published) resolveOwners() {

@@ -164,10 +164,7 @@ func (rt *route) routable() bool {
 	if pub == nil || pub.fail != nil || f == nil {
 		return false
 	}
-	if f.rule.source == FromDefault {
-		f = pub.byDefault
-	}
-	return f.rule.policy.Kind() != selection.KindSliced || pub.routable()
+	return pub.own(f).rule.policy.Kind() != selection.KindSliced || pub.routable()
 }
 
 // missing says what stands in the way of routing.

@@ -186,18 +186,24 @@ func (s *Selector) inForce() uint64 {
 	return least
 }
 
+// seldom says at most once a second that it is time, for the log lines of picks.
+type seldom struct{ last atomic.Int64 } // Unix nanoseconds
+
+func (s *seldom) now() bool {
+	now, last := time.Now().UnixNano(), s.last.Load()
+	return now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now)
+}
+
 // badResults counts what custom policies got wrong.
 type badResults struct {
 	outOfRange, excluded, panicked atomic.Uint64
-	logged                         atomic.Int64 // when the last one was logged, Unix nanoseconds
+	logs                           seldom
 }
 
 // report counts one bad result and logs at most one a second.
 func (s *Selector) report(count *atomic.Uint64, policy *selection.Policy, what string) {
 	count.Add(1)
-	now := time.Now().UnixNano()
-	last := s.bad.logged.Load()
-	if now-last >= int64(time.Second) && s.bad.logged.CompareAndSwap(last, now) {
+	if s.bad.logs.now() {
 		s.router.options.Logger.Error("a selection policy gave a bad result; the attempt failed",
 			slog.String("selector", s.name), slog.String("policy", policy.String()), slog.String("problem", what))
 	}

@@ -142,17 +142,15 @@ func (rt *route) caughtUp(generation uint64) bool {
 
 // unknownSelectors counts RPCs that name a selector the Router does not have.
 type unknownSelectors struct {
-	count  atomic.Uint64
-	logged atomic.Int64 // Unix nanoseconds
+	count atomic.Uint64
+	logs  seldom
 }
 
 // unknownSelector counts and logs, at most once a second, an RPC that names a
 // selector the Router does not have (row G-04's rule for groups).
 func (r *Router) unknownSelector(call *callinfo.Call) {
 	r.unknown.count.Add(1)
-	now := time.Now().UnixNano()
-	last := r.unknown.logged.Load()
-	if now-last >= int64(time.Second) && r.unknown.logged.CompareAndSwap(last, now) {
+	if r.unknown.logs.now() {
 		instead := "the default selector routes it"
 		if r.options.RefuseUnknownSelectors {
 			instead = "it fails"
