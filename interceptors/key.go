@@ -24,7 +24,7 @@ type Key struct {
 	binary         bool
 	sources        []KeySource
 	optional       bool
-	optionalFor    methodTable[struct{}]
+	optionalFor    callinfo.Methods[struct{}]
 	forwardInbound bool
 }
 
@@ -52,7 +52,7 @@ func NewKey(header string, opts ...KeyOption) (*Key, error) {
 	}
 	errs := []error{err, s.check()}
 	for _, p := range s.optionalFor {
-		errs = append(errs, k.optionalFor.add(p, struct{}{}))
+		errs = append(errs, k.optionalFor.Add(p, struct{}{}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("interceptors.NewKey: %w", err)
@@ -202,7 +202,7 @@ func (k *Key) find(ctx context.Context, fullMethod string, req any) (key string,
 	if k.optional {
 		return "", false, nil
 	}
-	if _, ok := k.optionalFor.find(fullMethod); ok {
+	if _, ok := k.optionalFor.Find(fullMethod); ok {
 		return "", false, nil
 	}
 	return "", false, k.missing(fullMethod, req, noRequest)

@@ -20,7 +20,7 @@ import (
 // The selector of a call is what [WithSelector] put in the context, else what the
 // most specific pattern that names the method says, else the default.
 type Selectors struct {
-	table methodTable[unique.Handle[string]]
+	table callinfo.Methods[unique.Handle[string]]
 }
 
 // NewSelectors makes Selectors from names by method pattern. Patterns are as for
@@ -31,7 +31,7 @@ func NewSelectors(byPattern map[string]string) (*Selectors, error) {
 	s := &Selectors{}
 	var errs []error
 	for _, pattern := range slices.Sorted(maps.Keys(byPattern)) {
-		errs = append(errs, s.table.add(pattern, callinfo.Selector(byPattern[pattern])))
+		errs = append(errs, s.table.Add(pattern, callinfo.Selector(byPattern[pattern])))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("interceptors.NewSelectors: %w", err)
@@ -100,5 +100,5 @@ func (s *Selectors) find(fullMethod string) (unique.Handle[string], bool) {
 	if s == nil {
 		return unique.Handle[string]{}, false
 	}
-	return s.table.find(fullMethod)
+	return s.table.Find(fullMethod)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // KeySource finds the key of a call that does not name one itself. It must be
@@ -49,7 +51,7 @@ func MethodKeys(byPattern map[string]KeySource) KeySource {
 	var errs []error
 	for _, pattern := range slices.Sorted(maps.Keys(byPattern)) {
 		source := byPattern[pattern]
-		if err := m.table.add(pattern, source); err != nil {
+		if err := m.table.Add(pattern, source); err != nil {
 			errs = append(errs, err)
 		} else if err := checkSource(source); err != nil {
 			errs = append(errs, fmt.Errorf("method pattern %q: %w", pattern, err))
@@ -60,7 +62,7 @@ func MethodKeys(byPattern map[string]KeySource) KeySource {
 }
 
 type methodKeys struct {
-	table methodTable[KeySource]
+	table callinfo.Methods[KeySource]
 	err   error // what NewKey reports
 }
 
@@ -68,7 +70,7 @@ func (m *methodKeys) Key(ctx context.Context, fullMethod string, req any) (strin
 	if m.err != nil {
 		return "", false, m.err
 	}
-	source, ok := m.table.find(fullMethod)
+	source, ok := m.table.Find(fullMethod)
 	if !ok {
 		return "", false, nil
 	}
@@ -76,7 +78,7 @@ func (m *methodKeys) Key(ctx context.Context, fullMethod string, req any) (strin
 }
 
 func (m *methodKeys) why(fullMethod string, req any) string {
-	source, _ := m.table.find(fullMethod)
+	source, _ := m.table.Find(fullMethod)
 	if e, ok := source.(explainer); ok {
 		return e.why(fullMethod, req)
 	}

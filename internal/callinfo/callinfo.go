@@ -35,6 +35,10 @@ type Call struct {
 	// Selector names the selector that routes the call (Selector); the zero handle
 	// is the default one. A handle, because a picker compares it for each pick.
 	Selector unique.Handle[string]
+	// HasGroup says that Group was asked for, the name of the group of targets that
+	// takes the call. Whoever chooses the channel reads it; no picker does.
+	HasGroup bool
+	Group    unique.Handle[string]
 	// Tried are the endpoints that attempts of this call were sent to; nil, which
 	// is a set that stays empty, in a record that is only asked. The picker adds and
 	// reads: each attempt of gRPC's own retries has the call's context, and those of
@@ -82,6 +86,13 @@ func WithKey(ctx context.Context, key string) context.Context {
 func WithSelector(ctx context.Context, selector unique.Handle[string]) context.Context {
 	c := From(ctx).branch()
 	c.Selector, c.HasSelector, c.SelectorDerived = selector, true, false
+	return NewContext(ctx, c)
+}
+
+// WithGroup returns a context that asks for a group of targets.
+func WithGroup(ctx context.Context, group unique.Handle[string]) context.Context {
+	c := From(ctx).branch()
+	c.Group, c.HasGroup = group, true
 	return NewContext(ctx, c)
 }
 
@@ -147,5 +158,6 @@ func (c *Call) asks() *Call {
 	return &Call{
 		Key: c.Key, HasKey: c.HasKey, Header: c.Header, Derived: c.Derived,
 		Selector: c.Selector, HasSelector: c.HasSelector, SelectorDerived: c.SelectorDerived,
+		Group: c.Group, HasGroup: c.HasGroup,
 	}
 }
