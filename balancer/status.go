@@ -17,6 +17,8 @@ import (
 type Status struct {
 	// Target is the channel's dial target, "" while the channel is idle.
 	Target string
+	// Authority is the :authority of RPCs, "" while the channel is idle.
+	Authority string
 	// State is the connectivity state last reported to gRPC.
 	State connectivity.State
 	// Config is the LB config in force, nil before the first.
@@ -182,6 +184,7 @@ func (rt *route) status() Status {
 		return s
 	}
 	if p := rt.policy.Load(); p != nil {
+		s.Authority = p.opts.Authority
 		s.AllUnhealthy = level(p.picker.worst.Load()) == unhealthy
 	}
 	s.Target = pub.target

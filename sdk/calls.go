@@ -2,57 +2,59 @@ package sdk
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 )
 
-// inFlight counts the RPCs of a Client and refuses new ones once it is closed.
-type inFlight struct {
-	word    atomic.Int64 // the count, and closedBit once closing began
-	drained chan struct{}
-	finish  func() // closes drained, once
+// calls counts the RPCs of one pool, and refuses new ones while it is sealed.
+type calls struct {
+	word atomic.Int64 // the count, and sealedBit
+	// empty, of capacity 1, says that the last RPC left while sealed. It may say so
+	// late or twice: who waits looks at word.
+	empty chan struct{}
 }
 
-const closedBit = int64(1) << 62
+const sealedBit = int64(1) << 62
 
-func newInFlight() *inFlight {
-	f := &inFlight{drained: make(chan struct{})}
-	f.finish = sync.OnceFunc(func() { close(f.drained) })
-	return f
-}
+func newCalls() *calls { return &calls{empty: make(chan struct{}, 1)} }
 
 // enter says whether an RPC may begin; if so, leave has to follow.
-func (f *inFlight) enter() bool {
-	if f.word.Add(1)&closedBit == 0 {
+func (c *calls) enter() bool {
+	if c.word.Add(1)&sealedBit == 0 {
 		return true
 	}
-	f.leave()
+	c.leave()
 	return false
 }
 
-func (f *inFlight) leave() {
-	if f.word.Add(-1) == closedBit {
-		f.finish()
+func (c *calls) leave() {
+	if c.word.Add(-1) == sealedBit {
+		select {
+		case c.empty <- struct{}{}:
+		default:
+		}
 	}
 }
 
-func (f *inFlight) isClosed() bool { return f.word.Load()&closedBit != 0 }
+// seal refuses new RPCs. Who seals, unseals and waits holds the Client's mu, or is
+// the only one to do so.
+func (c *calls) seal() { c.word.Add(sealedBit) }
 
-// drain refuses new RPCs and waits until none is in flight, or for ctx. It is
-// called once.
-func (f *inFlight) drain(ctx context.Context) error {
-	if f.word.Add(closedBit) == closedBit {
-		f.finish()
+// unseal lets RPCs in again.
+func (c *calls) unseal() { c.word.Add(-sealedBit) }
+
+func (c *calls) sealed() bool { return c.word.Load()&sealedBit != 0 }
+
+// count is how many RPCs are in flight.
+func (c *calls) count() int { return int(c.word.Load() &^ sealedBit) }
+
+// wait waits until none is in flight, or for ctx. One at a time may wait.
+func (c *calls) wait(ctx context.Context) error {
+	for c.count() > 0 {
+		select {
+		case <-c.empty:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	select {
-	case <-f.drained:
-		return nil
-	default:
-	}
-	select {
-	case <-f.drained:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }

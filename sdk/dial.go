@@ -5,59 +5,110 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 
 	"github.com/slicewire/slicewire/balancer"
-	"github.com/slicewire/slicewire/interceptors"
+	"github.com/slicewire/slicewire/balancer/health"
 )
 
-// Dial makes a Client for target, a name as grpc.NewClient takes it. It does no
-// I/O: connections are made as RPCs want them. The error lists everything that
-// is wrong with the target and the options.
+// Dial makes a Client for target, a name as grpc.NewClient takes it, or, with
+// target "", for the groups of targets that WithGroup or WithTopology declare. It
+// does no I/O: connections are made as RPCs want them, to the targets of groups that
+// have several by themselves. The error lists everything that is wrong with the
+// target and the options.
 //
 // Transport credentials have to be given; there is no insecure default.
 func Dial(target string, opts ...Option) (*Client, error) {
-	s := newSettings(opts)
-	full, builder, err := splitTarget(target, s.resolvers)
-	j := &joint{target: target, provider: s.channelProvider()}
-	own, ownErr := j.ownOptions(s)
-	if err := errors.Join(err, ownErr, s.validate()); err != nil {
-		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
-	}
-	c := &Client{
-		joint:        j,
-		keyOptions:   s.key,
-		drainTimeout: s.drainTimeout,
-		inFlight:     newInFlight(),
-	}
-	c.patience, c.endPatience = context.WithCancel(context.Background())
-	if header := s.keyHeader(); header != "" {
-		if c.codeKeys, err = newKeys(header, s.key); err != nil {
-			return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
+	c, err := dial(target, opts)
+	if err != nil {
+		if target == "" {
+			return nil, fmt.Errorf("slicewire: cannot dial: %w", err)
 		}
-	}
-	if c.selectors, err = interceptors.NewSelectors(s.selectorByMethod); err != nil {
-		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
-	}
-	if s.router.Logger != nil {
-		s.router.Logger = s.router.Logger.With("target", target)
-	}
-	c.router = balancer.NewRouter(s.router)
-	if err := s.declareSelectors(c.router); err != nil {
-		c.router.Close()
-		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
-	}
-	j.router = c.router
-	// gRPC takes the first resolver of a scheme, so ours goes first. Endpoints have
-	// to be resolved here, even behind a proxy: the proxy could only be told one
-	// name for all of them.
-	all := append([]grpc.DialOption{grpc.WithResolvers(j.wrap(builder)), grpc.WithLocalDNSResolution()}, own...)
-	if c.cc, err = grpc.NewClient(full, all...); err != nil {
-		c.router.Close()
 		return nil, fmt.Errorf("slicewire: cannot dial %q: %w", target, err)
 	}
 	return c, nil
+}
+
+func dial(target string, opts []Option) (*Client, error) {
+	s := newSettings(opts)
+	s.grouped = s.topology != nil || len(s.groups) > 0
+	s.resolveProfiles(opts)
+	topology, topologyErr := s.declaredTopology(target)
+	var first *plan
+	if topologyErr == nil {
+		if first, topologyErr = s.plan(topology.clone()); !s.grouped && topologyErr != nil {
+			_, _, topologyErr = splitTarget(target, s.resolvers) // says it without words of groups
+		}
+	}
+	if err := errors.Join(topologyErr, s.check()); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		settings: s,
+		logger:   s.logger(),
+		pools:    make(map[poolKey]*pool),
+		leaving:  make(map[poolKey]*departed),
+		off:      make(map[string]string),
+		declared: declared{
+			selectors: make(map[string]saying), removed: make(map[string]bool), disabled: make(map[string]string),
+		},
+	}
+	checker := health.GRPC("")
+	if s.monitor != nil && s.monitor.Checker != nil {
+		checker = s.monitor.Checker
+	}
+	c.driver = newDriver(c.logger, checker)
+	if s.monitor != nil {
+		var err error
+		o := *s.monitor
+		o.Checker = checker
+		if c.monitor, err = newMonitor(o, c.probedAnew); err != nil {
+			return nil, fmt.Errorf("WithMonitor: %w", err)
+		}
+	}
+	c.plan = &plan{}
+	c.alive, c.end = context.WithCancel(context.Background())
+	c.patience, c.endPatience = context.WithCancel(context.Background())
+	go c.driver.run() // ends with close, which waits for it
+	c.mu.Lock()
+	err := c.apply(first)
+	c.mu.Unlock()
+	if err != nil {
+		c.monitor.close()
+		c.driver.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// logger is where the client logs what is about no single target.
+func (s *settings) logger() *slog.Logger {
+	if s.router.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.router.Logger
+}
+
+// check reports every fault of the settings and of each profile's, once.
+func (s *settings) check() error {
+	_, ownErr := (&joint{provider: s.channelProvider()}).ownOptions(s)
+	base := errors.Join(ownErr, s.validate())
+	problems := []error{base}
+	for _, name := range slices.Sorted(maps.Keys(s.profiles)) {
+		if name == "" {
+			continue
+		}
+		whole := s.profiles[name]
+		_, ownErr := (&joint{provider: whole.channelProvider()}).ownOptions(whole)
+		if err := errors.Join(ownErr, whole.validate()); err != nil && (base == nil || err.Error() != base.Error()) {
+			problems = append(problems, fmt.Errorf("WithDialProfile: %q: %w", name, err))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // ownOptions are the user's options of the channel, and its default service
@@ -73,7 +124,7 @@ func (j *joint) ownOptions(s *settings) ([]grpc.DialOption, error) {
 	switch {
 	case s.sharding != nil:
 		j.config = s.sharding.config()
-	case len(s.selectors) > 0:
+	case len(s.selectors) > 0 || s.grouped:
 		j.config = &balancer.Config{Unsharded: true, KeyHeader: s.keyHeader()}
 	}
 	if s.serviceConfig != "" || j.config != nil {

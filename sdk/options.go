@@ -13,6 +13,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/assignment"
+	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
@@ -37,10 +38,23 @@ type settings struct {
 	selectorByMethod map[string]string
 	header           string // of WithKeyHeader
 
-	router       balancer.RouterOptions
-	drainTimeout time.Duration
+	router balancer.RouterOptions
 
-	problems []error // that only the option itself can see
+	// What follows is the client's, and not a profile's.
+
+	drainTimeout        time.Duration
+	groups              []GroupConfig
+	topology            *Topology
+	groupByMethod       map[string]string
+	refuseUnknownGroups bool
+	monitor             *health.Options
+	profileOptions      []namedOptions
+	profiles            map[string]*settings // by name, the client's own being ""
+	// grouped says that the client has groups of targets, not a single one.
+	grouped bool
+
+	clientWide []string // options that were used and that a profile must not have
+	problems   []error  // that only the option itself can see
 }
 
 // shardingService is a channel that code declared.
@@ -277,5 +291,8 @@ func WithShardingStream(st ShardingStream) Option {
 // WithDrainTimeout bounds how long Close waits for RPCs in flight. Zero does not
 // wait.
 func WithDrainTimeout(d time.Duration) Option {
-	return func(s *settings) { s.drainTimeout = d }
+	return func(s *settings) {
+		s.clientWide = append(s.clientWide, "WithDrainTimeout")
+		s.drainTimeout = d
+	}
 }

@@ -255,11 +255,13 @@ func refuseOtherPolicy(js string) error {
 	return fmt.Errorf("it asks for the LB policy %s, and WithSharding for routing by key; leave out one of the two", strings.Join(others, ", "))
 }
 
+var errNoTarget = errors.New("the dial target is empty; it must name servers, as in dns:///host:port")
+
 // splitTarget finds the resolver of a dial target as grpc.NewClient does, own
 // resolvers first, and returns the target with its scheme written out.
 func splitTarget(target string, own []resolver.Builder) (string, resolver.Builder, error) {
 	if target == "" {
-		return "", nil, errors.New("the dial target is empty; it must name servers, as in dns:///host:port")
+		return "", nil, errNoTarget
 	}
 	u, err := url.Parse(target)
 	if err == nil {

@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -31,7 +30,10 @@ type namedPolicy struct {
 //
 // A client with a selector does not need WithSharding.
 func WithSelector(name string, p selection.Policy) Option {
-	return func(s *settings) { s.selectors = append(s.selectors, namedPolicy{name, p}) }
+	return func(s *settings) {
+		s.clientWide = append(s.clientWide, "WithSelector")
+		s.selectors = append(s.selectors, namedPolicy{name, p})
+	}
 }
 
 // WithSelectorsByMethod names the selector for calls whose context names none, by
@@ -42,7 +44,10 @@ func WithSelectorsByMethod(byPattern map[string]string) Option {
 	for pattern, name := range byPattern {
 		own[pattern] = name
 	}
-	return func(s *settings) { s.selectorByMethod = own }
+	return func(s *settings) {
+		s.clientWide = append(s.clientWide, "WithSelectorsByMethod")
+		s.selectorByMethod = own
+	}
 }
 
 // WithUnknownSelectorsRefused fails calls that name a selector the client does
@@ -153,49 +158,4 @@ func (s *settings) declareSelectors(r *balancer.Router) error {
 		}
 	}
 	return nil
-}
-
-// Selector returns the selector of that name, whose policy may be replaced while
-// calls run (balancer.Selector.Publish), or nil if there is none.
-func (c *Client) Selector(name string) *balancer.Selector { return c.router.Selector(name) }
-
-// AddSelector declares a selector while calls run. It serves at once, over the
-// connections that are there. The error says what is wrong with the name or the
-// policy, or is ErrClosed.
-func (c *Client) AddSelector(name string, p selection.Policy) (*balancer.Selector, error) {
-	s, err := c.router.AddSelector(name, p, balancer.FromCode)
-	return s, c.told(err)
-}
-
-// RemoveSelector takes a selector away; RPCs in flight go on. The default one
-// cannot be removed.
-func (c *Client) RemoveSelector(name string) error { return c.told(c.router.RemoveSelector(name)) }
-
-// SetEnabled lets no pick choose the endpoint of that name, from the next one on,
-// or ends that: see balancer.Router.SetEnabled.
-func (c *Client) SetEnabled(endpoint string, enabled bool, reason string) {
-	c.router.SetEnabled(endpoint, enabled, reason)
-}
-
-// Drain disables an endpoint and waits until no RPC is in flight there; see
-// balancer.Router.Drain.
-func (c *Client) Drain(ctx context.Context, endpoint, reason string) error {
-	return c.router.Drain(ctx, endpoint, reason)
-}
-
-// WaitConverged waits until the picks of all selectors use a membership of at
-// least a generation, as Status gives it.
-func (c *Client) WaitConverged(ctx context.Context, generation uint64) error {
-	return c.told(c.router.WaitConverged(ctx, generation))
-}
-
-// told is an error of the Router for the Client's callers.
-func (c *Client) told(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, balancer.ErrClosed):
-		return ErrClosed
-	}
-	return c.joint.about(err)
 }

@@ -21,7 +21,7 @@ import (
 func pinTo(name string) selection.Policy { return selection.Custom("pin-"+name, pin{name}) }
 
 // publish puts a policy in force on a selector.
-func (f *fixture) publish(t testing.TB, selector string, p selection.Policy) balancer.Publication {
+func (f *fixture) publish(t testing.TB, selector string, p selection.Policy) sdk.Publication {
 	t.Helper()
 	pub, err := f.client.Selector(selector).Publish(p, balancer.FromCode)
 	if err != nil {

@@ -115,7 +115,7 @@ func run(ctx context.Context) error {
 }
 
 // publish puts p in force.
-func publish(ctx context.Context, s *balancer.Selector, p selection.Policy) error {
+func publish(ctx context.Context, s *sdk.Selector, p selection.Policy) error {
 	done, err := s.Publish(p, balancer.FromCode)
 	if err != nil {
 		return err

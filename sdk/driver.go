@@ -1,0 +1,343 @@
+package sdk
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/slicewire/slicewire/balancer/failover"
+	"github.com/slicewire/slicewire/balancer/health"
+)
+
+// Switch is one change of a group's current target.
+type Switch struct {
+	Group string
+	// From and To are targets by name; From is "" in what Watch says first.
+	From, To string
+	Reason   failover.Reason
+	At       time.Time
+}
+
+// group is one group for as long as topologies list it. Whoever may change it holds
+// the driver's mu.
+type group struct {
+	name string
+	// current is where RPCs go: stored under mu, loaded by calls.
+	current atomic.Pointer[pool]
+
+	machine *failover.Machine
+	members map[string]*pool // by pool.id
+	newest  Switch
+	history []Switch // the newest ones
+	total   uint64   // of all switches, and so the number of the next one
+	counts  map[failover.Reason]uint64
+	gone    bool // no topology lists it any more
+}
+
+// keptSwitches is how many switches of a group are remembered: who watches it and
+// is further behind misses some.
+const keptSwitches = 256
+
+// driver runs the state machines of all groups of a client. Whoever learns
+// something of a target steps them, under mu and within microseconds; one goroutine
+// steps them when time alone changes something, and logs.
+type driver struct {
+	logger  *slog.Logger
+	checker health.Checker // tells whether a target that failed too often works again
+
+	mu      sync.Mutex // guards groups, what is in them, and untold
+	groups  []*group
+	untold  []Switch      // to be logged, in order
+	changed chan struct{} // closed by the next switch, or end of a group
+
+	wake   chan struct{} // capacity 1: a deadline may have changed, or something is untold
+	ending chan struct{}
+	done   chan struct{}
+}
+
+func newDriver(l *slog.Logger, checker health.Checker) *driver {
+	return &driver{
+		logger: l, checker: checker, changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// run ends with close, which waits for it.
+func (d *driver) run() {
+	defer close(d.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		untold, next := d.tick(time.Now())
+		for _, s := range untold {
+			d.logger.Warn("a group of targets switched", slog.String("group", s.Group), slog.String("from", s.From),
+				slog.String("to", s.To), slog.String("reason", s.Reason.String()))
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-timer.C:
+		case <-d.wake:
+		case <-d.ending:
+			return
+		}
+	}
+}
+
+func (d *driver) close() {
+	d.mu.Lock()
+	for _, g := range d.groups {
+		g.gone = true
+	}
+	d.groups = nil
+	d.tellChanged()
+	d.mu.Unlock()
+	close(d.ending)
+	<-d.done
+}
+
+// tick deals with the deadlines up to now; next is the one to come, or zero.
+func (d *driver) tick(now time.Time) (untold []Switch, next time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.groups {
+		d.apply(g, g.machine.Tick(now))
+		if at, ok := g.machine.Next(); ok && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	untold, d.untold = d.untold, nil
+	return untold, next
+}
+
+// apply moves g to where its machine went, and remembers. The caller holds mu.
+func (d *driver) apply(g *group, list []failover.Switch) {
+	for _, s := range list {
+		to := g.members[s.To]
+		g.current.Store(to)
+		from, _, _ := strings.Cut(s.From, idSeparator)
+		g.newest = Switch{Group: g.name, From: from, To: to.name, Reason: s.Reason, At: s.At}
+		g.history = append(slices.Clone(g.history[max(0, len(g.history)-keptSwitches+1):]), g.newest)
+		g.total++
+		g.counts[s.Reason]++
+		d.untold = append(d.untold, g.newest)
+	}
+	if len(list) > 0 {
+		d.tellChanged()
+	}
+}
+
+// tellChanged wakes who watches. The caller holds mu.
+func (d *driver) tellChanged() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// change is closed by the next switch, or change of the topology.
+func (d *driver) change() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// poke has run look at deadlines and log.
+func (d *driver) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// step gives each group that lists p one event.
+func (d *driver) step(p *pool, event func(*failover.Machine) []failover.Switch) {
+	for _, g := range d.groups {
+		if g.members[p.id] == p {
+			d.apply(g, event(g.machine))
+		}
+	}
+	d.poke()
+}
+
+// observe takes in the state of p's channel.
+func (d *driver) observe(p *pool, s connectivity.State) {
+	c, ok := seen(s)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.verdicts.link = c
+	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+}
+
+func seen(s connectivity.State) (failover.Connectivity, bool) {
+	switch s {
+	case connectivity.Ready:
+		return failover.Up, true
+	case connectivity.Idle:
+		return failover.Dormant, true
+	case connectivity.Connecting:
+		return failover.Trying, true
+	case connectivity.TransientFailure:
+		return failover.Failed, true
+	}
+	return 0, false // SHUTDOWN is our own doing
+}
+
+// judge takes in what another signal says of p.
+func (d *driver) judge(p *pool, s failover.Signal, good bool) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.verdicts.bad[s] = !good
+	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Judge(p.id, s, good, now) })
+}
+
+// disable takes p out for a reason, or puts it back for "".
+func (d *driver) disable(p *pool, reason string) {
+	d.mu.Lock()
+	same := p.verdicts.disabled == reason
+	p.verdicts.disabled = reason
+	d.mu.Unlock()
+	if !same {
+		d.judge(p, failover.ByOperator, reason == "")
+	}
+}
+
+// watch reports the states of p's channel until ctx is done, and keeps it awake: a
+// standby has to be warm when it is needed.
+func (d *driver) watch(ctx context.Context, p *pool) {
+	for {
+		s := p.cc.GetState()
+		d.observe(p, s)
+		if s == connectivity.Idle {
+			p.cc.Connect()
+		}
+		if s == connectivity.Shutdown || !p.cc.WaitForStateChange(ctx, s) {
+			return
+		}
+	}
+}
+
+// closePool closes p; nothing is begun for it afterwards.
+func (d *driver) closePool(p *pool) {
+	d.mu.Lock()
+	p.end()
+	d.mu.Unlock()
+	p.close()
+}
+
+// verdicts is what is known of a pool, for groups that begin to list it. The
+// driver's mu guards all but ratio.
+type verdicts struct {
+	link failover.Connectivity
+	bad  [failover.ByOperator + 1]bool
+	// ratio judges the pool's RPCs, nil if nobody asked for that: stored by updates
+	// of the topology, loaded by calls.
+	ratio   atomic.Pointer[failover.Ratio]
+	onTrial bool // a goroutine probes it, for ratio
+	// disabled is why an operator took the target out, "" if none did.
+	disabled string
+}
+
+// idSeparator is in no name: what comes before it in a pool's id is the target's.
+const idSeparator = "\x00"
+
+// wanted is a group as a topology has it.
+type wanted struct {
+	name    string
+	members []*pool
+	options failover.Options
+}
+
+// update makes the groups those of list, in its order. What is known of targets
+// that stay in a group stays; what is known of those that join is told.
+func (d *driver) update(list []wanted, now time.Time) ([]*group, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := make([]*group, len(list))
+	for i, w := range list {
+		ids := make([]string, len(w.members))
+		members := make(map[string]*pool, len(w.members))
+		for k, p := range w.members {
+			ids[k], members[p.id] = p.id, p
+		}
+		g := d.find(w.name)
+		joined := members
+		if g == nil {
+			m, err := failover.New(ids, w.options, now)
+			if err != nil {
+				return nil, err
+			}
+			g = &group{name: w.name, machine: m, members: members, counts: make(map[failover.Reason]uint64)}
+			first := members[m.Current()]
+			g.current.Store(first)
+			g.newest = Switch{Group: w.name, To: first.name, Reason: failover.Start, At: now}
+		} else {
+			joined = make(map[string]*pool)
+			for id, p := range members {
+				if g.members[id] != p {
+					joined[id] = p
+				}
+			}
+			// A deadline that is over may still move it to a target that leaves.
+			all := maps.Clone(g.members)
+			maps.Copy(all, members)
+			g.members = all
+			moved, err := g.machine.SetTargets(ids, now)
+			if err != nil {
+				return nil, err
+			}
+			d.apply(g, moved)
+			g.members = members
+			if moved, err = g.machine.SetOptions(w.options, now); err != nil {
+				return nil, err
+			}
+			d.apply(g, moved)
+		}
+		for _, id := range ids {
+			p := joined[id]
+			if p == nil {
+				continue
+			}
+			for s, bad := range p.verdicts.bad {
+				if bad {
+					d.apply(g, g.machine.Judge(id, failover.Signal(s), false, now))
+				}
+			}
+			if p.verdicts.link != failover.Dormant {
+				d.apply(g, g.machine.Observe(id, p.verdicts.link, now))
+			}
+		}
+		next[i] = g
+	}
+	for _, g := range d.groups {
+		if !slices.Contains(next, g) {
+			g.gone = true
+		}
+	}
+	d.groups = next
+	d.tellChanged()
+	d.poke()
+	return next, nil
+}
+
+// find returns the group of that name. The caller holds mu.
+func (d *driver) find(name string) *group {
+	for _, g := range d.groups {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package sdk
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/slicewire/slicewire/balancer/failover"
+	"github.com/slicewire/slicewire/balancer/health"
+)
+
+// monitor probes the targets of groups that have several, over their own
+// connections: a connection that nobody uses says little, and pings without RPCs
+// earn a client GOAWAY from servers as they are by default.
+type monitor struct {
+	registry *health.Registry
+	view     *health.View
+}
+
+func newMonitor(o health.Options, changed func(target string)) (*monitor, error) {
+	r, err := health.NewRegistry(o)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.NewView(changed)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &monitor{r, v}, nil
+}
+
+func (m *monitor) close() {
+	if m != nil {
+		m.view.Close()
+		m.registry.Close()
+	}
+}
+
+// good is what the probes say of a target.
+func (m *monitor) good(target string) bool { return m.view.Cell(target).State() != health.Unhealthy }
+
+// monitored has the standbys of the plan in force probed. The caller holds mu.
+func (c *Client) monitored() {
+	if c.monitor == nil {
+		return
+	}
+	var targets []health.Target
+	for _, m := range c.plan.members {
+		if p := c.pools[m.key]; m.standby {
+			targets = append(targets, health.Target{Name: p.name, Conn: func() grpc.ClientConnInterface { return probes{p} }})
+		}
+	}
+	_ = c.monitor.view.Set(targets) // fails only once it is closed
+	for _, m := range c.plan.members {
+		if m.standby {
+			c.driver.judge(c.pools[m.key], failover.ByMonitor, c.monitor.good(m.key.name))
+		}
+	}
+}
+
+// probedAnew is told by the monitor that what its probes say has changed.
+func (c *Client) probedAnew(target string) {
+	t := c.table.Load()
+	if t == nil {
+		return
+	}
+	for _, p := range t.pools {
+		if p.name == target {
+			c.driver.judge(p, failover.ByMonitor, c.monitor.good(target))
+		}
+	}
+}
+
+// probe asks once whether p works.
+func (p *pool) probe(ctx context.Context, checker health.Checker) error {
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	defer cancel()
+	return checker.Check(ctx, health.Target{Name: p.name, Conn: func() grpc.ClientConnInterface { return probes{p} }})
+}
+
+// probes is a pool's channel for RPCs that are about the target, not for anybody's
+// key: they go to any endpoint of it, and count for nothing.
+type probes struct{ pool *pool }
+
+func (c probes) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx, err := c.keyless(ctx, method, opts)
+	if err != nil {
+		return err
+	}
+	return c.pool.cc.Invoke(ctx, method, args, reply, opts...)
+}
+
+func (c probes) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, err := c.keyless(ctx, method, opts)
+	if err != nil {
+		return nil, err
+	}
+	return c.pool.cc.NewStream(ctx, desc, method, opts...)
+}
+
+func (c probes) keyless(ctx context.Context, method string, opts []grpc.CallOption) (context.Context, error) {
+	keys, err := c.pool.keysInForce(ctx, opts)
+	if err != nil || keys == nil {
+		return ctx, err
+	}
+	return keys.passed.Begin(ctx, c.pool.cc, method, nil)
+}
