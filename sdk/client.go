@@ -30,9 +30,8 @@ func (e closedError) GRPCStatus() *status.Status { return status.New(codes.Cance
 // the best address that is available. It is a grpc.ClientConnInterface. All methods
 // may be called concurrently.
 type Client struct {
-	settings *settings
-	logger   *slog.Logger
-	unknown  unknownGroups
+	logger  *slog.Logger
+	unknown unknownGroups
 
 	// table is loaded by calls, and stored under mu; nil once the Client is closed.
 	// seen is the same and stays, for who only looks, and so is onLeave, the pools that
@@ -143,7 +142,7 @@ func (c *Client) whenMoved(ctx context.Context, p *pool, then func()) {
 // Close refuses new RPCs, waits for those in flight (WithDrainTimeout), and ends
 // everything the client started. Later calls wait for the first and return nil.
 func (c *Client) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.settings.drainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.seen.Load().settings.drainTimeout)
 	defer cancel()
 	_ = c.close(ctx) // what Shutdown reports, the caller left to the timeout
 	return nil

@@ -48,11 +48,10 @@ func dial(target string, opts []Option) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		settings: s,
-		logger:   s.logger(),
-		pools:    make(map[poolKey]*pool),
-		leaving:  make(map[poolKey]*departed),
-		off:      make(map[string]string),
+		logger:  s.logger(),
+		pools:   make(map[poolKey]*pool),
+		leaving: make(map[poolKey]*departed),
+		off:     make(map[string]string),
 		declared: declared{
 			selectors: make(map[string]saying), removed: make(map[string]bool), disabled: make(map[string]string),
 		},
@@ -70,7 +69,7 @@ func dial(target string, opts []Option) (*Client, error) {
 			return nil, fmt.Errorf("WithMonitor: %w", err)
 		}
 	}
-	c.plan = &plan{}
+	c.plan = &plan{settings: s}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.patience, c.endPatience = context.WithCancel(context.Background())
 	go c.driver.run() // ends with close, which waits for it
@@ -121,14 +120,9 @@ func (j *joint) ownOptions(s *settings) ([]grpc.DialOption, error) {
 	}
 	opts = append(opts, s.dialOptions...)
 	var problems []error
-	switch {
-	case s.sharding != nil:
-		j.config = s.sharding.config()
-	case len(s.selectors) > 0 || s.grouped:
-		j.config = &balancer.Config{Unsharded: true, KeyHeader: s.keyHeader()}
-	}
-	if s.serviceConfig != "" || j.config != nil {
-		j.hasDefault = true
+	own := s.ownConfig()
+	j.own.Store(&own)
+	if own.any() {
 		js, err := j.serviceConfig(cmp.Or(s.serviceConfig, "{}"))
 		if err == nil && s.sharding != nil && s.serviceConfig != "" {
 			err = refuseOtherPolicy(s.serviceConfig)
@@ -145,4 +139,16 @@ func (j *joint) ownOptions(s *settings) ([]grpc.DialOption, error) {
 	}
 	_ = cc.Close()
 	return opts, errors.Join(problems...)
+}
+
+// ownConfig is how to route where the name resolver does not say.
+func (s *settings) ownConfig() ownConfig {
+	own := ownConfig{service: s.serviceConfig}
+	switch {
+	case s.sharding != nil:
+		own.policy = s.sharding.config()
+	case len(s.selectors) > 0 || s.grouped:
+		own.policy = &balancer.Config{Unsharded: true, KeyHeader: s.keyHeader()}
+	}
+	return own
 }

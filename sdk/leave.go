@@ -16,12 +16,13 @@ type departed struct {
 func (c *Client) leave(key poolKey, p *pool) {
 	p.unwatch()
 	p.calls.seal()
+	timeout := c.plan.settings.drainTimeout
 	ctx, back := context.WithCancel(c.alive)
 	d := &departed{p, back}
 	c.leaving[key] = d
 	c.background.Go(func() {
 		defer back()
-		within, cancel := context.WithTimeout(ctx, c.settings.drainTimeout)
+		within, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		_ = p.calls.wait(within) // too late is as good as over
 		c.mu.Lock()

@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,8 +46,9 @@ type pool struct {
 	watching context.CancelFunc
 
 	keyOptions []interceptors.KeyOption
-	codeKeys   *keys                // from WithSharding or WithKeyHeader; nil without
+	ownKeys    atomic.Pointer[keys] // from WithSharding or WithKeyHeader; nil without
 	keys       atomic.Pointer[keys] // for the header of the config in force
+	settings   *settings            // in force; the Client's mu guards it
 
 	verdicts verdicts
 }
@@ -59,13 +61,11 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 	if err := errors.Join(err, ownErr); err != nil {
 		return nil, err
 	}
-	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, calls: newCalls()}
+	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, settings: s, calls: newCalls()}
 	p.verdicts.link = failover.Dormant
 	p.alive, p.end = context.WithCancel(context.Background())
-	if header := s.keyHeader(); header != "" {
-		if p.codeKeys, err = newKeys(header, s.key); err != nil {
-			return nil, err
-		}
+	if err := p.setKeys(s); err != nil {
+		return nil, err
 	}
 	options := s.router
 	if options.Logger != nil {
@@ -90,6 +90,33 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// setKeys says how calls get their key until the LB config is known.
+func (p *pool) setKeys(s *settings) error {
+	header := s.keyHeader()
+	if header == "" {
+		p.ownKeys.Store(nil)
+		return nil
+	}
+	k, err := newKeys(header, s.key)
+	if err == nil {
+		p.ownKeys.Store(k)
+	}
+	return err
+}
+
+// reconfigure puts in force what of s a channel that is there can follow. The
+// caller holds the Client's mu.
+func (p *pool) reconfigure(s *settings) {
+	if p.settings == s {
+		return
+	}
+	p.settings = s
+	_ = p.setKeys(s) // plan has checked the header
+	if own, was := s.ownConfig(), p.joint.own.Load(); !reflect.DeepEqual(own.policy, was.policy) || own.service != was.service {
+		p.joint.configure(own)
+	}
 }
 
 // invoke sends a unary RPC; the caller has entered calls.
@@ -168,8 +195,8 @@ func (p *pool) keysInForce(ctx context.Context, opts []grpc.CallOption) (*keys, 
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, &callError{status.New(status.FromContextError(ctx.Err()).Code(), err.Error()), err}
-		case p.codeKeys != nil:
-			return p.codeKeys, nil // gRPC says what it makes of the resolver's error
+		case p.ownKeys.Load() != nil:
+			return p.ownKeys.Load(), nil // gRPC says what it makes of the resolver's error
 		default:
 			return nil, &callError{status.New(codes.Unavailable, err.Error()), err}
 		}
@@ -181,7 +208,7 @@ func (p *pool) keysInForce(ctx context.Context, opts []grpc.CallOption) (*keys, 
 	if k := p.keys.Load(); k != nil && k.header == header {
 		return k, nil
 	}
-	k := p.codeKeys
+	k := p.ownKeys.Load()
 	if k == nil || k.header != header {
 		var err error
 		if k, err = newKeys(header, p.keyOptions); err != nil {

@@ -79,16 +79,10 @@ func (s *settings) validate() error {
 		problems = append(problems, s.services[key].check(key))
 	}
 	header := "x-key" // any good one will do, if the right one is bad or not known yet
-	if sh := s.sharding; sh != nil {
-		if err := sh.validate(); err != nil {
-			problems = append(problems, err)
-		} else {
-			header = sh.KeyHeader
-		}
-		if _, ok := s.services[sh.ServiceKey]; !ok && s.provider == nil && sh.ServiceKey != "" {
-			problems = append(problems, s.unknownKey(sh.ServiceKey))
-		}
+	if s.sharding != nil && s.sharding.validate() == nil {
+		header = s.sharding.KeyHeader
 	}
+	problems = append(problems, s.checkSharding())
 	problems = append(problems, s.checkSelectors()...)
 	if _, err := interceptors.NewKey(header, s.key...); err != nil {
 		problems = append(problems, fmt.Errorf("WithKeyOptions: %w", err))
@@ -99,6 +93,19 @@ func (s *settings) validate() error {
 	}
 	if s.drainTimeout < 0 {
 		problems = append(problems, fmt.Errorf("WithDrainTimeout: %v is negative; use 0 not to wait", s.drainTimeout))
+	}
+	return errors.Join(problems...)
+}
+
+// checkSharding reports what is wrong with how keys route.
+func (s *settings) checkSharding() error {
+	sh := s.sharding
+	if sh == nil {
+		return nil
+	}
+	problems := []error{sh.validate()}
+	if _, ok := s.services[sh.ServiceKey]; !ok && s.provider == nil && sh.ServiceKey != "" {
+		problems = append(problems, s.unknownKey(sh.ServiceKey))
 	}
 	return errors.Join(problems...)
 }

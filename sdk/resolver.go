@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
@@ -23,10 +26,38 @@ type joint struct {
 	target   string
 	router   *balancer.Router
 	provider balancer.ClientConnProvider
-	config   *balancer.Config // from code; nil if there is none
-	// hasDefault says that code gives a service config for when the resolver does
-	// not.
-	hasDefault bool
+	// own is what code and configuration say, for what the resolver does not:
+	// stored by updates, loaded by the resolver's goroutines.
+	own atomic.Pointer[ownConfig]
+
+	mu    sync.Mutex // guards conns
+	conns map[*resolverConn]struct{}
+}
+
+// ownConfig is how to route where the name resolver does not say. Immutable.
+type ownConfig struct {
+	// policy is the LB policy's config, nil if nobody gives one.
+	policy *balancer.Config
+	// service is the service config without it, "" if nobody gives one.
+	service string
+	// changed says that gRPC was told another default service config at first.
+	changed bool
+}
+
+// any says that there is something to fall back to.
+func (o *ownConfig) any() bool { return o.policy != nil || o.service != "" }
+
+// configure makes o what the resolver's answers are joined to, from the one that is
+// in force on.
+func (j *joint) configure(o ownConfig) {
+	o.changed = true
+	j.own.Store(&o)
+	j.mu.Lock()
+	conns := slices.Collect(maps.Keys(j.conns))
+	j.mu.Unlock()
+	for _, c := range conns {
+		c.again()
+	}
 }
 
 // resolverBuilder wraps the builder of one scheme.
@@ -50,11 +81,26 @@ func (j *joint) wrap(b resolver.Builder) resolver.Builder {
 }
 
 func (b resolverBuilder) Build(t resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	r, err := b.Builder.Build(t, &resolverConn{ClientConn: cc, joint: b.joint, xds: t.URL.Scheme == "xds"}, opts)
+	c := &resolverConn{ClientConn: cc, joint: b.joint, xds: t.URL.Scheme == "xds"}
+	c.live(true)
+	r, err := b.Builder.Build(t, c, opts)
 	if err != nil {
+		c.live(false)
 		b.joint.resolverFailed(fmt.Errorf("the name resolver cannot start: %w", err))
+		return r, err
 	}
-	return r, err
+	return &endingResolver{r, c}, nil
+}
+
+// endingResolver forgets the connection of a resolver that gRPC closes.
+type endingResolver struct {
+	resolver.Resolver
+	conn *resolverConn
+}
+
+func (r *endingResolver) Close() {
+	r.conn.live(false)
+	r.Resolver.Close()
 }
 
 // resolverConn is what the wrapped resolver talks to instead of gRPC.
@@ -64,9 +110,56 @@ type resolverConn struct {
 	// xds says that the resolver brings its own tree of LB policies, in which
 	// ours is named by the control plane.
 	xds bool
+
+	mu sync.Mutex // guards the rest, and makes updates one by one
+	// last is what the resolver said last, nil before; text is the service config in
+	// it, "" if there is none.
+	last   *resolver.State
+	text   string
+	parsed *serviceconfig.ParseResult // of newest
+	newest string                     // what the resolver had parsed last
+}
+
+func (c *resolverConn) live(is bool) {
+	c.joint.mu.Lock()
+	defer c.joint.mu.Unlock()
+	if !is {
+		delete(c.joint.conns, c)
+		return
+	}
+	if c.joint.conns == nil {
+		c.joint.conns = make(map[*resolverConn]struct{})
+	}
+	c.joint.conns[c] = struct{}{}
 }
 
 func (c *resolverConn) UpdateState(s resolver.State) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last, c.text = &s, ""
+	if s.ServiceConfig != nil && s.ServiceConfig == c.parsed {
+		c.text = c.newest
+	}
+	return c.update(s)
+}
+
+// again says what the resolver said last, joined to what is configured now.
+func (c *resolverConn) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil {
+		return
+	}
+	s := *c.last
+	if c.text != "" {
+		s.ServiceConfig = c.parse(c.text)
+	}
+	_ = c.update(s) // the resolver cannot do better
+}
+
+// update hands s to gRPC. The caller holds mu.
+func (c *resolverConn) update(s resolver.State) error {
+	own := c.joint.own.Load()
 	var rejected error
 	if !c.xds {
 		if sc := s.ServiceConfig; sc != nil && sc.Err != nil {
@@ -74,7 +167,10 @@ func (c *resolverConn) UpdateState(s resolver.State) error {
 			c.joint.router.ConfigRejected(rejected)
 			s.ServiceConfig = nil // gRPC then keeps the last one, else that of code
 		}
-		if s.ServiceConfig == nil && !c.joint.hasDefault && c.joint.router.Config() == nil {
+		if s.ServiceConfig == nil && own.changed && own.any() && rejected == nil {
+			s.ServiceConfig = c.parse(cmp.Or(own.service, "{}"))
+		}
+		if s.ServiceConfig == nil && !own.any() && c.joint.router.Config() == nil {
 			err := rejected
 			if err == nil {
 				err = c.joint.about(noSharding("the name resolver gives no service config"))
@@ -104,6 +200,14 @@ func (c *resolverConn) ReportError(err error) {
 }
 
 func (c *resolverConn) ParseServiceConfig(js string) *serviceconfig.ParseResult {
+	parsed := c.parse(js)
+	c.mu.Lock()
+	c.parsed, c.newest = parsed, js
+	c.mu.Unlock()
+	return parsed
+}
+
+func (c *resolverConn) parse(js string) *serviceconfig.ParseResult {
 	if !c.xds {
 		rewritten, err := c.joint.serviceConfig(js)
 		if err != nil {
@@ -171,7 +275,7 @@ func (j *joint) serviceConfig(js string) (string, error) {
 		}
 		delete(members, name)
 	}
-	config, err := j.policyConfig(list)
+	config, err := j.own.Load().policyConfig(list)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +302,7 @@ func (p policies) ours() (json.RawMessage, bool) {
 
 // policyConfig is our policy's config out of a loadBalancingConfig list, else
 // the one from code.
-func (j *joint) policyConfig(list json.RawMessage) (json.RawMessage, error) {
+func (o *ownConfig) policyConfig(list json.RawMessage) (json.RawMessage, error) {
 	var entries []policies
 	if list != nil {
 		if err := json.Unmarshal(list, &entries); err != nil {
@@ -210,10 +314,10 @@ func (j *joint) policyConfig(list json.RawMessage) (json.RawMessage, error) {
 			return config, checkConfig(config)
 		}
 	}
-	if j.config == nil {
+	if o.policy == nil {
 		return nil, noSharding("the service config has no loadBalancingConfig")
 	}
-	return j.config.JSON(), nil
+	return o.policy.JSON(), nil
 }
 
 // checkConfig refuses a config with which no call could be given its key.

@@ -23,6 +23,7 @@ type table struct {
 	groups   []*group
 	pools    []*pool // each once
 	topology Topology
+	settings *settings
 }
 
 // route is one group in one table.
@@ -83,7 +84,7 @@ func (c *Client) enter(ctx context.Context, method string, opts []grpc.CallOptio
 			told = true
 			c.unknownGroup(asked)
 		}
-		if !known && c.settings.refuseUnknownGroups {
+		if !known && t.settings.refuseUnknownGroups {
 			// The name is the program's and no key.
 			return nil, nil, status.Errorf(codes.InvalidArgument, "slicewire: the RPC names the group %q, which is not declared", asked.Value())
 		}

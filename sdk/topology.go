@@ -31,6 +31,9 @@ type TargetConfig struct {
 	// Profile names the options to dial with (WithDialProfile); "" means the
 	// client's own. Two targets may have the same URI if their profiles differ.
 	Profile string
+	// Sharding is how keys route within the target, instead of the profile's
+	// WithSharding. An update of it is followed without a new connection.
+	Sharding *Sharding
 	// MinReady is how many endpoints are kept connected without traffic, so that the
 	// target can take over at once. Zero means 1 in a group of several targets, else
 	// what WithConnections says; a negative number none.
@@ -57,6 +60,10 @@ type GroupConfig struct {
 func (t Topology) clone() Topology {
 	t.Targets, t.Groups = slices.Clone(t.Targets), slices.Clone(t.Groups)
 	for i := range t.Targets {
+		if sh := t.Targets[i].Sharding; sh != nil {
+			own := *sh
+			t.Targets[i].Sharding = &own
+		}
 		if r := t.Targets[i].ErrorRatio; r != nil {
 			own := *r
 			own.Codes = slices.Clone(own.Codes)
@@ -80,6 +87,7 @@ type member struct {
 
 // plan is a Topology that was found good.
 type plan struct {
+	settings *settings
 	topology Topology
 	members  []*member   // in order of first use, those that no group lists left out
 	groups   [][]*member // for each group
@@ -96,7 +104,7 @@ func (p *plan) names() []string {
 
 // plan checks t, and reports everything that is wrong with it.
 func (s *settings) plan(t Topology) (*plan, error) {
-	p := &plan{topology: t}
+	p := &plan{settings: s, topology: t}
 	var problems []error
 	fault := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 
@@ -115,6 +123,14 @@ func (s *settings) plan(t Topology) (*plan, error) {
 			return other, nil
 		}
 		m := &member{key: poolKey{c.Name, full, c.Profile}, target: c.URI, config: c, settings: profile}
+		if c.Sharding != nil {
+			own := *profile
+			own.sharding, own.header = c.Sharding, ""
+			if err := own.checkSharding(); err != nil {
+				return nil, err
+			}
+			m.settings = &own
+		}
 		byName[c.Name], byPlace[place] = m, m
 		return m, nil
 	}

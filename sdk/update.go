@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,7 +18,7 @@ func (c *Client) Topology() Topology { return c.seen.Load().topology.clone() }
 
 // ValidateTopology says what UpdateTopology would refuse t for, and changes nothing.
 func (c *Client) ValidateTopology(t Topology) error {
-	_, err := c.settings.plan(t.clone())
+	_, err := c.seen.Load().settings.plan(t.clone())
 	return refused(err)
 }
 
@@ -30,26 +31,35 @@ func (c *Client) ValidateTopology(t Topology) error {
 // The error lists everything that is wrong with t, or is ErrClosed; then nothing
 // changed.
 func (c *Client) UpdateTopology(t Topology) (TopologyChange, error) {
-	next, err := c.settings.plan(t.clone())
-	if err != nil {
+	change, err := c.replace(func(s *settings) (*plan, error) { return s.plan(t.clone()) })
+	switch {
+	case errors.Is(err, ErrClosed):
+		return TopologyChange{}, err
+	case err != nil:
 		return TopologyChange{}, refused(err)
 	}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return TopologyChange{}, ErrClosed
-	}
-	before := c.plan
-	err = c.apply(next)
-	c.mu.Unlock()
-	if err != nil {
-		return TopologyChange{}, refused(err)
-	}
-	change := difference(before, next)
 	if !change.Empty() {
 		c.logger.Info("the topology changed", slog.Any("targets", change.Targets), slog.Any("groups", change.Groups))
 	}
 	return change, nil
+}
+
+// replace puts in force what next makes of the settings in force.
+func (c *Client) replace(next func(*settings) (*plan, error)) (TopologyChange, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return TopologyChange{}, ErrClosed
+	}
+	before := c.plan
+	after, err := next(before.settings)
+	if err == nil {
+		err = c.apply(after)
+	}
+	if err != nil {
+		return TopologyChange{}, err
+	}
+	return difference(before, after), nil
 }
 
 func refused(err error) error {
@@ -163,6 +173,7 @@ func (c *Client) dialPool(m *member) (*pool, error) {
 
 // configure gives p the settings of its target that may change while it is there.
 func (c *Client) configure(p *pool, m *member) {
+	p.reconfigure(m.settings)
 	c.driver.setRatio(p, m.config.ErrorRatio)
 	c.driver.disable(p, c.off[p.name])
 	if m.standby && p.watching == nil {
@@ -185,12 +196,12 @@ func (p *pool) unwatch() {
 
 // newTable is what calls find the groups of a plan by.
 func (c *Client) newTable(pl *plan, groups []*group) *table {
-	t := &table{routes: make(map[unique.Handle[string]]*route, len(groups)), groups: groups, topology: pl.topology}
+	t := &table{routes: make(map[unique.Handle[string]]*route, len(groups)), groups: groups, topology: pl.topology, settings: pl.settings}
 	for _, m := range pl.members {
 		t.pools = append(t.pools, c.pools[m.key])
 	}
 	for i, g := range pl.topology.Groups {
-		byMethod := c.settings.selectorByMethod
+		byMethod := pl.settings.selectorByMethod
 		if g.Selector != "" && byMethod["*"] == "" {
 			byMethod = maps.Clone(byMethod)
 			if byMethod == nil {
@@ -205,7 +216,7 @@ func (c *Client) newTable(pl *plan, groups []*group) *table {
 			t.fallback = r
 		}
 	}
-	for pattern, name := range c.settings.groupByMethod {
+	for pattern, name := range pl.settings.groupByMethod {
 		if t.byMethod == nil {
 			t.byMethod = &callinfo.Methods[*route]{}
 		}
