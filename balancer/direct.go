@@ -57,6 +57,9 @@ func (p *picker) direct(a *attempt) (*callinfo.Wait, error) {
 // sent to is excluded and the policy asked again (seed 004, invariant 5).
 func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.Table) verdict {
 	view := selection.ViewOf(table)
+	if a.passed.table == table {
+		view.Exclude(a.passed.index)
+	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
 	state := &a.slot.selector.state
 	custom := policy.Kind() == selection.KindCustom
