@@ -210,7 +210,7 @@ func TestPlanIsTheNewest(t *testing.T) {
 // goes to all others alike, not to whoever comes after it (field case PF-07). A pick
 // that went by its plan goes on from there.
 func TestPassedOverShareIsSpread(t *testing.T) {
-	for _, policy := range []selection.Policy{selection.P2C(), selection.Random(), selection.Weighted(nil)} {
+	for _, policy := range []selection.Policy{selection.P2C(), selection.Random(), selection.RoundRobin(), selection.Weighted(nil)} {
 		for name, refuse := range map[string]func(*endpoint){
 			"failing": func(ep *endpoint) {
 				ep.cur.Store(&childState{connectivity: connectivity.TransientFailure, picker: stubPicker{err: stubError(2)}})
