@@ -3,9 +3,11 @@ package balancer
 import (
 	"math/rand/v2"
 
+	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // verdict is what a scan over candidates found.
@@ -33,33 +35,48 @@ const (
 
 // take uses ep if it is READY.
 func (a *attempt) take(ep *endpoint) taking {
+	var t taking
+	a.result, t = ep.take(a.info)
+	switch t {
+	case taken:
+		a.counts().sent(a.call, ep)
+	case notAdmitted:
+		a.counts().refused.Add(1)
+	}
+	return t
+}
+
+// take sends an attempt to ep if ep is READY. Who calls it counts what became of it.
+func (ep *endpoint) take(info lb.PickInfo) (res lb.PickResult, t taking) {
 	s := ep.cur.Load()
-	switch s.connectivity {
-	case connectivity.Ready:
+	if s.connectivity != connectivity.Ready {
+		return res, unready(s.connectivity)
+	}
+	res, err := s.picker.Pick(info)
+	if err != nil {
+		return res, isConnecting
+	}
+	if !ep.send(info, &res) {
+		return res, notAdmitted
+	}
+	return res, taken
+}
+
+func unready(s connectivity.State) taking {
+	switch s {
 	case connectivity.Idle:
 		return isIdle
 	case connectivity.Connecting:
 		return isConnecting
-	default:
-		return notReady
 	}
-	var err error
-	if a.result, err = s.picker.Pick(a.info); err != nil {
-		return isConnecting
-	}
-	if !ep.send(a.info, &a.result) {
-		a.counts().refused.Add(1)
-		return notAdmitted
-	}
-	a.sent(ep)
-	return taken
+	return notReady
 }
 
-// sent notes the choice.
-func (a *attempt) sent(ep *endpoint) {
-	a.counts().ready.add()
-	if a.call != nil {
-		a.call.Tried.Add(ep.id)
+// sent notes an attempt of call, which may be nil, that goes to ep.
+func (c *counters) sent(call *callinfo.Call, ep *endpoint) {
+	c.ready.add()
+	if call != nil {
+		call.Tried.Add(ep.id)
 	}
 }
 

@@ -57,6 +57,10 @@ func (p *picker) direct(a *attempt) (*callinfo.Wait, error) {
 // sent to is excluded and the policy asked again (seed 004, invariant 5).
 func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.Table) verdict {
 	view := selection.ViewOf(table)
+	if a.passed.table == table {
+		view.Exclude(a.passed.index)
+		policy = instead(policy)
+	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
 	state := &a.slot.selector.state
 	custom := policy.Kind() == selection.KindCustom
@@ -80,8 +84,21 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 			return chosen
 		}
 		view.Exclude(i)
+		policy = instead(policy)
 	}
 	return a.scan(table)
+}
+
+var atRandom = selection.Random()
+
+// instead is the policy for the turn of an endpoint that policy chose in vain. Round
+// robin would move its cursor for it, so that whoever comes next lost a turn each
+// time (field case PF-07).
+func instead(policy *selection.Policy) *selection.Policy {
+	if policy.Kind() == selection.KindRoundRobin {
+		return &atRandom
+	}
+	return policy
 }
 
 // scan takes the first endpoint that takes the attempt, from a random start: those

@@ -63,7 +63,7 @@ func TestS03PickTakesNoLock(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			pk := selectionWorld(t, 100, p)
 			rt := pk.cur.Load().route
-			for _, mu := range []sync.Locker{&pk.policy.mu, &rt.router.mu, &rt.router.changes.mu, &rt.slots.Load().main.mu} {
+			for _, mu := range []sync.Locker{&pk.policy.mu, &rt.router.mu, &rt.router.changes.mu, &rt.slots.Load().main.mu, &rt.planning} {
 				mu.Lock()
 				defer mu.Unlock()
 			}

@@ -80,6 +80,7 @@ func (p *policy) storeReady() {
 	}
 	if p.picker.ready.Load() != table {
 		p.picker.ready.Store(table)
+		p.replan()
 	}
 }
 

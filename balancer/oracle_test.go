@@ -176,6 +176,9 @@ func stillPicker(pub *published) *picker {
 	}
 	pub.target = "test"
 	p.cur.Store(pub)
+	p.policy.picker = p
+	pub.route.policy.Store(p.policy)
+	pub.route.replan(pub.route.slots.Load().all()...)
 	return p
 }
 

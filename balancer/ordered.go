@@ -23,6 +23,9 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 		p.policy.wantAll() // the others are passed over only once all were asked to connect
 	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
+	if a.passed.rule == f {
+		return p.amongCandidates(a, &call, a.passed.index, a.passed.cursor)
+	}
 	i, cursor, err := a.next(f, &call, selection.Cursor{})
 	switch {
 	case err != nil:

@@ -45,7 +45,9 @@ var (
 // picker is handed to gRPC once and for all: what changes is the value it
 // points to. gRPC calls Pick from the goroutine of each RPC.
 type picker struct {
-	cur    atomic.Pointer[published]
+	cur atomic.Pointer[published]
+	// plan is the default selector's, as in its slot.
+	plan   atomic.Pointer[plan]
 	policy *policy
 	// ready is the READY endpoints for direct policies, nil until one is used.
 	ready atomic.Pointer[selection.Table]
@@ -58,14 +60,42 @@ type picker struct {
 	queued atomic.Bool
 }
 
-// Pick follows A119's picker pseudo-code where the call's selector is sliced.
+// Pick sends an attempt where the call's selector says.
 func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
-	pub := p.cur.Load()
 	call := callinfo.From(info.Ctx)
-	a := attempt{pub: pub, call: call, info: info}
-	w := &a.wish
+	c := p.plan.Load()
+	if !unnamed(call) {
+		c = p.planFor(call)
+	}
+	switch {
+	case c == nil:
+		return p.inFull(info, call)
+	case c.rule != nil:
+		return p.byOrder(info, call, c)
+	}
+	return p.byChoice(info, call, c)
+}
+
+// inFull is a pick that may queue, fail, or need anything else.
+func (p *picker) inFull(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, error) {
+	var a attempt // set in place: it is large
+	a.pub, a.call, a.info = p.cur.Load(), call, info
+	return p.looks(&a)
+}
+
+// goOn is inFull for a pick that has passed over a candidate.
+func (p *picker) goOn(info lb.PickInfo, call *callinfo.Call, passed passed) (lb.PickResult, error) {
+	var a attempt
+	a.pub, a.call, a.info, a.passed = p.cur.Load(), call, info, passed
+	return p.looks(&a)
+}
+
+// looks is a pick with all that may be: if nothing is found it says so, and looks
+// once more.
+func (p *picker) looks(a *attempt) (lb.PickResult, error) {
+	call, w := a.call, &a.wish
 	w.queued = call != nil && call.Waiting.Load() != nil
-	wait, err := p.pick(&a)
+	wait, err := p.pick(a)
 	if err == nil {
 		settled(call)
 		return a.result, nil
@@ -75,10 +105,11 @@ func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 		// The second look must not count on an answer that has come already, or
 		// that this map no longer waits for.
 		w.queued = w.queued || w.asked != nil
-		if next := p.cur.Load(); next != pub || w.asked != nil && !w.asked.mayAnswer() {
+		if next := p.cur.Load(); next != a.pub || w.asked != nil && !w.asked.mayAnswer() {
 			a.pub, w.asked = next, nil
 		}
-		wait, err = p.pick(&a)
+		a.passed.table, a.passed.rule = nil, nil // this look is a new one
+		wait, err = p.pick(a)
 	}
 	switch {
 	case err == nil:
@@ -100,10 +131,11 @@ func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 
 // attempt is what one Pick knows. It stays on the stack.
 type attempt struct {
-	pub  *published
-	call *callinfo.Call // nil where no interceptor made one
-	info lb.PickInfo
-	wish wish
+	pub    *published
+	call   *callinfo.Call // nil where no interceptor made one
+	info   lb.PickInfo
+	wish   wish
+	passed passed // by the plan, before this look
 
 	slot *slot
 	rule *inForce // of slot, as loaded by this attempt
@@ -269,7 +301,7 @@ func (p *picker) delegate(a *attempt, ep *endpoint, why string, wait *callinfo.W
 		if !ep.send(a.info, &a.result) {
 			return nil, p.refusedError(a, ep)
 		}
-		a.sent(ep)
+		a.counts().sent(a.call, ep)
 		return nil, nil
 	case errors.Is(err, lb.ErrNoSubConnAvailable):
 		return wait, err

@@ -349,7 +349,7 @@ func (p *policy) publish() {
 		pub.fail = fmt.Errorf("slicewire: target %q: the name resolver gave no endpoints; RPCs fail until it gives some", p.target)
 	}
 	pub.resolveOwners()
-	p.picker.cur.Store(pub)
+	p.show(pub)
 	p.useful = true
 	p.warnOfStrangers(pub)
 	p.route.published(pub)
@@ -376,7 +376,7 @@ func (p *policy) handleResolverError(err error) {
 	if len(p.view.endpoints) > 0 {
 		return
 	}
-	p.picker.cur.Store(&published{
+	p.show(&published{
 		target: p.target,
 		route:  p.route,
 		view:   p.view,

@@ -3,6 +3,7 @@ package balancer
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -37,6 +38,9 @@ type route struct {
 
 	// slots are the selectors: stored under the Router's mu, loaded by picks.
 	slots atomic.Pointer[slotTable]
+	// planning is held while plans are made and stored, so that an older one never comes
+	// last. Nothing else is locked under it.
+	planning sync.Mutex
 	// endpoints is the newest membership that the policy made; its generation goes
 	// on when the channel was idle. Stored by the policy, nil before the first.
 	endpoints atomic.Pointer[membership]
@@ -120,6 +124,7 @@ func (rt *route) release() {
 	}
 	rt.state.Store(int32(connectivity.Idle))
 	rt.router.release(rt)
+	rt.replan(rt.slots.Load().all()...)
 }
 
 func (rt *route) close() {

@@ -66,6 +66,7 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		slot.setRule(s.rule)
 		t := rt.slots.Load()
 		rt.slots.Store(&slotTable{t.main, append(slices.Clip(t.named), slot)})
+		rt.replan(slot) // what the policy stored meanwhile it stored for those in the table
 	}
 	r.mu.Unlock()
 	for _, rt := range r.routes() {

@@ -40,8 +40,11 @@ type slot struct {
 	selector *Selector
 	route    *route
 
-	// cur is stored under mu and loaded by picks. Nil before anything is in force.
+	// cur is stored under mu, by setCur, and loaded by picks. Nil before anything is in
+	// force.
 	cur atomic.Pointer[inForce]
+	// plan is what picks go by while it is not nil. Stored under the route's planning.
+	plan atomic.Pointer[plan]
 	// wanted is the rule that cur is on its way to: stored under mu, loaded by calls.
 	wanted atomic.Pointer[rule]
 
@@ -87,7 +90,7 @@ func (sl *slot) setMembership(m *membership) {
 		sl.lastErr = nil
 		// What was built has endpoints of a policy that is gone.
 		if cur := sl.cur.Load(); cur != nil && cur.rule.policy.Built() {
-			sl.cur.Store(nil)
+			sl.setCur(nil)
 		}
 	}
 	sl.members = m
@@ -101,7 +104,7 @@ func (sl *slot) apply() {
 	case !sl.rule.policy.Built():
 		sl.cancel()
 		if cur := sl.cur.Load(); cur == nil || cur.rule != sl.rule {
-			sl.cur.Store(&inForce{rule: sl.rule})
+			sl.setCur(&inForce{rule: sl.rule})
 		}
 	case sl.members == nil:
 		sl.cancel()
@@ -158,7 +161,7 @@ func (sl *slot) publish(in buildInput, o selection.Order) {
 	stale := sl.closed || sl.rule != in.rule || sl.members == nil || in.members.generation <= sl.ended
 	if !stale {
 		sl.lastErr = nil
-		sl.cur.Store(&inForce{in.rule, o, in.members.endpoints, in.members.generation})
+		sl.setCur(&inForce{in.rule, o, in.members.endpoints, in.members.generation})
 	}
 	sl.mu.Unlock()
 	if !stale {
@@ -226,10 +229,15 @@ type slotTable struct {
 	named []*slot
 }
 
+// unnamed says whether call, which may be nil, asks for the default selector.
+func unnamed(call *callinfo.Call) bool {
+	return call == nil || call.Selector == (unique.Handle[string]{})
+}
+
 // of returns the slot that call asks for, nil if it names an unknown selector.
 // A few handles are compared faster than a name is hashed.
 func (t *slotTable) of(call *callinfo.Call) *slot {
-	if call == nil || call.Selector == (unique.Handle[string]{}) {
+	if unnamed(call) {
 		return t.main
 	}
 	for _, s := range t.named {

@@ -50,9 +50,9 @@ func TestP06SwapAgainstPicks(t *testing.T) {
 					return
 				default:
 				}
-				before := sl.cur.Load()
+				before := pk.plan.Load().rule
 				res, err := pk.Pick(methodInfo())
-				after := sl.cur.Load()
+				after := pk.plan.Load().rule
 				if err != nil {
 					t.Errorf("a pick found nothing: %v", err)
 					return
