@@ -55,7 +55,8 @@ type RouterOptions struct {
 	// BadResultsUseP2C lets p2c choose where a custom policy gave a bad result. Off,
 	// the attempt fails with UNAVAILABLE.
 	BadResultsUseP2C bool
-	// StrictSingle refuses publications while the channel has a single endpoint.
+	// StrictSingle refuses publications FromCode and FromConfig while the channel has a
+	// single endpoint.
 	StrictSingle bool
 	// RetireTimeout bounds how long an endpoint that has left stays connected for
 	// selectors whose data is from before. Default 10 s.

@@ -119,7 +119,9 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 	if err := p.Validate(); err != nil {
 		return Publication{}, fmt.Errorf("slicewire: selector %q: %w", s.name, err)
 	}
-	if s.router.options.StrictSingle && s.router.main.Load().single() {
+	// Nobody could tell the name resolver, and its config may come with more endpoints.
+	asked := source == FromCode || source == FromConfig
+	if asked && s.router.options.StrictSingle && s.router.main.Load().single() {
 		return Publication{}, ErrSingleEndpoint
 	}
 	s.router.mu.Lock()

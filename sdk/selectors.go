@@ -59,6 +59,14 @@ func WithBadResultsUseP2C() Option {
 	return func(s *settings) { s.router.BadResultsUseP2C = true }
 }
 
+// WithStrictSingle has publications of policies fail with
+// balancer.ErrSingleEndpoint while there is one endpoint, and so nothing to choose.
+// By default they are accepted, and count once there are more. What Dial's options
+// and service configs say is accepted either way.
+func WithStrictSingle() Option {
+	return func(s *settings) { s.router.StrictSingle = true }
+}
+
 // WithRetireTimeout bounds how long an endpoint that has left the name resolver's
 // list stays connected for selectors whose data is from before; default 10 s.
 func WithRetireTimeout(d time.Duration) Option {
