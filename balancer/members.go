@@ -2,8 +2,6 @@ package balancer
 
 import (
 	"cmp"
-	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -203,22 +201,4 @@ func (c *Config) defaultPolicy() selection.Policy {
 		return selection.Sliced(selection.Policy{})
 	}
 	return selection.P2C()
-}
-
-// publishPolicies puts the policies in force that the LB config asks for, and a
-// default one where nobody has published any.
-func (p *policy) publishPolicies() {
-	router := p.route.router
-	_, _ = router.defaultSelector().Publish(p.config.defaultPolicy(), FromDefault) // of a closed Router nobody asks
-	for name, policy := range p.config.Selectors {
-		var err error
-		if s := router.Selector(name); s != nil {
-			_, err = s.Publish(policy, FromResolver)
-		} else {
-			_, err = router.AddSelector(name, policy, FromResolver)
-		}
-		if err != nil && !errors.Is(err, ErrClosed) {
-			p.route.log().Warn("a selector of the LB config was refused", slog.Any("error", err))
-		}
-	}
 }

@@ -27,6 +27,9 @@ type route struct {
 	// watcher's goroutines.
 	policy atomic.Pointer[policy]
 
+	// listed are the selectors of the newest LB config: guarded by the Router's mu.
+	listed map[string]selection.Policy
+
 	// The rest is stored by the policy's goroutine and loaded by whoever asks.
 
 	config        atomic.Pointer[Config]

@@ -99,6 +99,8 @@ type Router struct {
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
 	removed   counters
+	// removing are the selectors whose builds have to end yet: added to under mu.
+	removing sync.WaitGroup
 
 	changes broadcast
 	// unresolved is why there is no LB config yet, nil if it is on its way. The
@@ -218,6 +220,7 @@ func (r *Router) Close() {
 	for _, rt := range r.routes() {
 		rt.close()
 	}
+	r.removing.Wait()
 	if r.moves != nil {
 		r.moves.close()
 	}
