@@ -215,6 +215,9 @@ func (p *policy) run() {
 }
 
 func (p *policy) shutDown() {
+	if p.route != nil {
+		p.route.router.left.add(p.view.endpoints)
+	}
 	for _, ep := range p.view.endpoints {
 		ep.close()
 	}
@@ -224,6 +227,7 @@ func (p *policy) shutDown() {
 	}
 	if p.route != nil {
 		p.route.release()
+		p.route.router.left.prune()
 	}
 	if p.private != nil {
 		p.private.Close()
@@ -246,6 +250,7 @@ func (p *policy) handleUpdate(u *update) {
 	p.attributes = pickfirst.EnableHealthListener(s).Attributes
 	p.route.configure(p.config, s)
 	gone := p.updateEndpoints(u.usable)
+	p.route.router.left.add(gone)
 	p.judgeHealth()
 	p.storeReady() // before the first pick of a selector that wants it
 	p.publish()

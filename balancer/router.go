@@ -61,6 +61,11 @@ type RouterOptions struct {
 	// RetireTimeout bounds how long an endpoint that has left stays connected for
 	// selectors whose data is from before. Default 10 s.
 	RetireTimeout time.Duration
+	// MaxRetiring bounds how many endpoints that have left stay connected so at once;
+	// of more the ones that left first are closed, and their RPCs in flight go on.
+	// Default: as many as the endpoint list has, and at least 64, so that a list may be
+	// replaced as a whole.
+	MaxRetiring int
 }
 
 // DefaultRetireTimeout is RouterOptions.RetireTimeout unless it is set.
@@ -89,6 +94,7 @@ type Router struct {
 	// disabled are the endpoints that no pick may choose, by name: stored under mu.
 	disabled atomic.Pointer[map[string]Disabled]
 	unknown  unknownSelectors
+	left     departed
 
 	// main is the route that outlives its policy: stored under mu.
 	main atomic.Pointer[route]

@@ -36,6 +36,9 @@ type Status struct {
 	Picks      PickCounts
 	// Selectors are those of the Router, the default one first.
 	Selectors []SelectorStatus
+	// Retiring counts endpoints that have left the list and are not closed yet, because
+	// a selector's data still leads there, or still have RPCs in flight.
+	Retiring int
 	// Membership is the generation of the endpoint list.
 	Membership uint64
 	// AllUnhealthy says that the probes of every endpoint fail, and that they are
@@ -166,6 +169,7 @@ func (rt *route) status() Status {
 		ResolverErrors:   rt.router.faults.resolverErrors.Load(),
 		EmptyUpdates:     rt.router.faults.emptyUpdates.Load(),
 		ConfigErrors:     rt.router.faults.configErrors.Load(),
+		Retiring:         rt.router.left.count(),
 	}
 	s.Selectors, s.Picks = rt.selectors()
 	if m := rt.endpoints.Load(); m != nil {

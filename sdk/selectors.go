@@ -73,6 +73,13 @@ func WithRetireTimeout(d time.Duration) Option {
 	return func(s *settings) { s.router.RetireTimeout = d }
 }
 
+// WithMaxRetiring bounds how many endpoints stay connected so at once; of more the
+// ones that left first are closed, and their RPCs in flight go on. Default: as many
+// as the endpoint list has, and at least 64.
+func WithMaxRetiring(n int) Option {
+	return func(s *settings) { s.router.MaxRetiring = n }
+}
+
 // WithKeyHeader sets the request header that carries keys where there is no
 // sharding, for policies that look at keys such as selection.Ketama. Without it
 // such keys are not sent. Names are as for Sharding.KeyHeader.
@@ -136,6 +143,9 @@ func (s *settings) checkSelectors() []error {
 	}
 	if d := s.router.RetireTimeout; d < 0 {
 		problems = append(problems, fmt.Errorf("WithRetireTimeout: %v is negative; use 0 for the default of %v", d, balancer.DefaultRetireTimeout))
+	}
+	if n := s.router.MaxRetiring; n < 0 {
+		problems = append(problems, fmt.Errorf("WithMaxRetiring: %d is negative; use 0 for the default", n))
 	}
 	if s.header != "" {
 		if _, err := callinfo.ParseHeader(s.header); err != nil {
