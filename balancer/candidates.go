@@ -59,6 +59,9 @@ func (a *attempt) take(ep *endpoint) taking {
 func (a *attempt) sent(ep *endpoint) {
 	a.counts().ready.add()
 	if a.call != nil {
+		if a.call.Tried.Any() {
+			a.counts().retries.Add(1)
+		}
 		a.call.Tried.Add(ep.id)
 	}
 }

@@ -240,6 +240,7 @@ func (p *policy) handleUpdate(u *update) {
 	if p.route == nil {
 		p.claimRoute(s)
 	}
+	p.route.router.faults.updates.Add(1)
 	p.config = u.BalancerConfig.(*Config)
 	p.publishPolicies()
 	// Of the config that calls have seen, perhaps from before an idle time.

@@ -28,7 +28,7 @@ import (
 // among publications. No RPC fails but those that Close refuses, each server accepts
 // one connection for each of its lives, the next picks follow each publication, and
 // nothing is in flight at the end. It is one test for what S-08, S-09, S-13, S-18,
-// S-21, P-08 and P-33 say apart.
+// S-21, P-08 and P-33 say apart. It lasts 2 s.
 func TestS01EverythingAtOnce(t *testing.T) {
 	w := newWhirl(t)
 	var busy, load sync.WaitGroup
@@ -93,6 +93,7 @@ type whirl struct {
 	lives   map[string]*atomic.Int64
 	calls   atomic.Int64
 	asked   atomic.Int64
+	retired atomic.Bool // some endpoint was seen to
 
 	mu       sync.Mutex // guards what follows
 	present  map[string]bool
@@ -363,7 +364,12 @@ func (w *whirl) transition(from, to selection.Policy) {
 			}
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // of the load under it
+	for range 10 { // of the load under it
+		if w.client.Status().Retiring > 0 {
+			w.retired.Store(true)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
 }
 
 // closeAmongPublications closes the client while policies are published.
@@ -426,6 +432,10 @@ func (w *whirl) verdict() {
 		t.Errorf("%d calls, attempts ended as %v, custom policies were asked %d times for the calls that were watched",
 			w.calls.Load(), kinds, w.asked.Load())
 	}
+	if n := w.client.Status().Picks; n.Retries == 0 || n.Refused == 0 || !w.retired.Load() {
+		t.Errorf("%d retries, %d refusals, endpoints retired: %v", n.Retries, n.Refused, w.retired.Load())
+	}
+	eventually(t, "nothing retires", func() bool { return w.client.Status().Retiring == 0 })
 	w.members.Range(func(m, _ any) bool {
 		eventually(t, "nothing in flight", func() bool { return m.(*selection.Member).Pending() == 0 })
 		return true
