@@ -76,6 +76,9 @@ func unready(s connectivity.State) taking {
 func (c *counters) sent(call *callinfo.Call, ep *endpoint) {
 	c.ready.add()
 	if call != nil {
+		if call.Tried.Any() {
+			c.retries.Add(1)
+		}
 		call.Tried.Add(ep.id)
 	}
 }

@@ -41,8 +41,9 @@ type Config struct {
 	Unsharded bool
 	// Selectors ("selectors", an object of names and built-in policies, as in
 	// {"default": "p2c", "reads": "round_robin"}) are published, and declared where
-	// there are none, with the source FromResolver. A selector that a later config
-	// leaves out stays as it is.
+	// there are none, with the source FromResolver. Of a selector that a later config
+	// leaves out that word is withdrawn: what code or a configuration said last is in
+	// force again, and a selector that neither has spoken of is removed.
 	Selectors map[string]selection.Policy
 	// ChannelFactoryKey ("channelFactoryKey") is what the ClientConnProvider is
 	// asked for. Required.

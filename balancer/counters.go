@@ -11,6 +11,7 @@ type counters struct {
 	dropped   atomic.Uint64
 	keyless   atomic.Uint64 // chose any endpoint because keys are optional
 	refused   atomic.Uint64 // candidates that admission refused
+	retries   atomic.Uint64 // chose an endpoint for a call that had been sent before
 	fallbacks [reasons]atomic.Uint64
 }
 
@@ -22,12 +23,13 @@ func (c *counters) add(o *counters) {
 	c.dropped.Add(o.dropped.Load())
 	c.keyless.Add(o.keyless.Load())
 	c.refused.Add(o.refused.Load())
+	c.retries.Add(o.retries.Load())
 	for i := range c.fallbacks {
 		c.fallbacks[i].Add(o.fallbacks[i].Load())
 	}
 }
 
-// faults count what the name resolver got wrong.
+// faults count what the name resolver got wrong, and updates what it said.
 type faults struct {
-	resolverErrors, emptyUpdates, configErrors atomic.Uint64
+	updates, resolverErrors, emptyUpdates, configErrors atomic.Uint64
 }

@@ -97,21 +97,25 @@ func (p *policy) applyDisabled() {
 	}
 }
 
-// Drain disables an endpoint and waits until no RPC is in flight there, also if it
-// leaves the name resolver's list meanwhile; one that had left before is not found,
-// and not waited for. The error
-// wraps ctx's and says how many are; the endpoint stays disabled.
+// Drain disables an endpoint and waits until no RPC is in flight there, also where
+// it has left the name resolver's list before or leaves it meanwhile. The error
+// wraps ctx's and says how many are; the endpoint stays disabled. A name that
+// nobody knows has nothing in flight.
 func (r *Router) Drain(ctx context.Context, name, reason string) error {
 	r.SetEnabled(name, false, reason)
 	found := make(map[*endpoint]bool) // it may leave meanwhile
 	for {
 		changed := drained.wait()
-		for _, rt := range r.routes() {
-			for _, ep := range rt.named(name) {
+		note := func(eps []*endpoint) {
+			for _, ep := range eps {
 				ep.flags.Or(draining)
 				found[ep] = true
 			}
 		}
+		for _, rt := range r.routes() {
+			note(rt.named(name))
+		}
+		note(r.left.named(name)) // last: see departed.add
 		pending := 0
 		for ep := range found {
 			pending += ep.member.Pending()

@@ -70,6 +70,7 @@ const (
 	barred   = 1 << iota // disabled by an operator: no pick at all
 	draining             // somebody waits until nothing is in flight
 	retired              // out of the membership: no new connection
+	ended                // closed
 )
 
 // endpointIDs is the id of the newest endpoint of the process.
@@ -163,7 +164,7 @@ func (ep *endpoint) mayAnswer() bool {
 // close ends the child; RPCs in flight on its connection finish.
 func (ep *endpoint) close() {
 	ep.removed = true
-	ep.flags.Or(retired)
+	ep.flags.Or(retired | ended)
 	if ep.child != nil {
 		ep.child.Close()
 	}

@@ -2,10 +2,7 @@ package balancer
 
 import (
 	"cmp"
-	"errors"
-	"log/slog"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/connectivity"
 
@@ -13,8 +10,8 @@ import (
 )
 
 // This file is the part of the policy that keeps what selectors choose from: the
-// table of READY endpoints, the membership, and endpoints that have left it. All
-// of it belongs to the policy's goroutine.
+// table of READY endpoints and the membership. All of it belongs to the policy's
+// goroutine.
 
 // addEndpoint makes an endpoint that has just appeared.
 func (p *policy) addEndpoint(name string) *endpoint {
@@ -132,71 +129,6 @@ func byName(eps []*endpoint) []*endpoint {
 
 func sameInfo(a, b selection.Info) bool { return a.Address == b.Address && a.Weight == b.Weight }
 
-// retiree is an endpoint that has left while data of a selector still leads to it.
-type retiree struct {
-	endpoint   *endpoint
-	generation uint64 // of the first membership without it
-	until      time.Time
-}
-
-// leave closes the endpoints that are gone, or has them wait until no selector's
-// data leads to them (seed row P-08): gRPC would close their connections, and a
-// pick by older data would fail.
-func (p *policy) leave(gone []*endpoint) {
-	generation := p.route.endpoints.Load().generation
-	if len(gone) == 0 {
-		return
-	}
-	if p.route.caughtUp(generation) {
-		for _, ep := range gone {
-			ep.close()
-		}
-		return
-	}
-	wait := p.route.router.options.RetireTimeout
-	for _, ep := range gone {
-		ep.removed = true
-		ep.flags.Or(retired)
-		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})
-	}
-	if p.retireTimer == nil {
-		p.retireTimer = time.AfterFunc(wait, func() { p.post(func(in *inbox) { in.retired = true }) })
-	}
-	p.barRetiring()
-}
-
-// barRetiring bars those that were disabled after they had left.
-func (p *policy) barRetiring() {
-	for _, r := range p.retiring {
-		if _, off := (*p.route.router.disabled.Load())[r.endpoint.name]; off {
-			r.endpoint.flags.Or(barred)
-		}
-	}
-}
-
-// retire closes endpoints that no data leads to any more, and, if overdue is set,
-// those whose time is over.
-func (p *policy) retire(overdue bool) {
-	now := time.Now()
-	closing := false
-	select {
-	case <-p.closing:
-		closing = true
-	default:
-	}
-	p.retiring = slices.DeleteFunc(p.retiring, func(r retiree) bool {
-		over := closing || overdue && !now.Before(r.until) || p.route.caughtUp(r.generation)
-		if over {
-			r.endpoint.close()
-			// Data from before RetireTimeout may still lead to it: its child says no more,
-			// and picks must not wait for a connection that is closed.
-			r.endpoint.cur.Store(&childState{connectivity: connectivity.Shutdown, since: now})
-			p.mustReport = true
-		}
-		return over
-	})
-}
-
 // defaultPolicy is the policy of the default selector while nobody has published
 // one.
 func (c *Config) defaultPolicy() selection.Policy {
@@ -204,22 +136,4 @@ func (c *Config) defaultPolicy() selection.Policy {
 		return selection.Sliced(selection.Policy{})
 	}
 	return selection.P2C()
-}
-
-// publishPolicies puts the policies in force that the LB config asks for, and a
-// default one where nobody has published any.
-func (p *policy) publishPolicies() {
-	router := p.route.router
-	_, _ = router.defaultSelector().Publish(p.config.defaultPolicy(), FromDefault) // of a closed Router nobody asks
-	for name, policy := range p.config.Selectors {
-		var err error
-		if s := router.Selector(name); s != nil {
-			_, err = s.Publish(policy, FromResolver)
-		} else {
-			_, err = router.AddSelector(name, policy, FromResolver)
-		}
-		if err != nil && !errors.Is(err, ErrClosed) {
-			p.route.log().Warn("a selector of the LB config was refused", slog.Any("error", err))
-		}
-	}
 }

@@ -215,6 +215,9 @@ func (p *policy) run() {
 }
 
 func (p *policy) shutDown() {
+	if p.route != nil {
+		p.route.router.left.add(p.view.endpoints)
+	}
 	for _, ep := range p.view.endpoints {
 		ep.close()
 	}
@@ -224,6 +227,7 @@ func (p *policy) shutDown() {
 	}
 	if p.route != nil {
 		p.route.release()
+		p.route.router.left.prune()
 	}
 	if p.private != nil {
 		p.private.Close()
@@ -236,6 +240,7 @@ func (p *policy) handleUpdate(u *update) {
 	if p.route == nil {
 		p.claimRoute(s)
 	}
+	p.route.router.faults.updates.Add(1)
 	p.config = u.BalancerConfig.(*Config)
 	p.publishPolicies()
 	// Of the config that calls have seen, perhaps from before an idle time.
@@ -246,6 +251,7 @@ func (p *policy) handleUpdate(u *update) {
 	p.attributes = pickfirst.EnableHealthListener(s).Attributes
 	p.route.configure(p.config, s)
 	gone := p.updateEndpoints(u.usable)
+	p.route.router.left.add(gone)
 	p.judgeHealth()
 	p.storeReady() // before the first pick of a selector that wants it
 	p.publish()

@@ -28,6 +28,9 @@ type route struct {
 	// watcher's goroutines.
 	policy atomic.Pointer[policy]
 
+	// listed are the selectors of the newest LB config: guarded by the Router's mu.
+	listed map[string]selection.Policy
+
 	// The rest is stored by the policy's goroutine and loaded by whoever asks.
 
 	config        atomic.Pointer[Config]
@@ -76,9 +79,11 @@ func (rt *route) log() *slog.Logger { return rt.router.options.Logger }
 // errNoProvider is what a policy without a channel factory fails with.
 var errNoProvider = errors.New("the resolver state carries no ClientConnProvider; dial with package sdk, or call balancer.SetClientConnProvider in your resolver")
 
-// configure points the watcher at the sharding service that c names.
+// configure points the watcher at the sharding service that c names, or ends the
+// stream where there is none.
 func (rt *route) configure(c *Config, s resolver.State) {
 	if !c.Sharded() {
+		rt.watcher.Suspend()
 		return
 	}
 	provider := ClientConnProviderFromResolverState(s)

@@ -55,11 +55,17 @@ type RouterOptions struct {
 	// BadResultsUseP2C lets p2c choose where a custom policy gave a bad result. Off,
 	// the attempt fails with UNAVAILABLE.
 	BadResultsUseP2C bool
-	// StrictSingle refuses publications while the channel has a single endpoint.
+	// StrictSingle refuses publications FromCode and FromConfig while the channel has a
+	// single endpoint.
 	StrictSingle bool
 	// RetireTimeout bounds how long an endpoint that has left stays connected for
 	// selectors whose data is from before. Default 10 s.
 	RetireTimeout time.Duration
+	// MaxRetiring bounds how many endpoints that have left stay connected so at once;
+	// of more the ones that left first are closed, and their RPCs in flight go on.
+	// Default: as many as the endpoint list has, and at least 64, so that a list may be
+	// replaced as a whole.
+	MaxRetiring int
 }
 
 // DefaultRetireTimeout is RouterOptions.RetireTimeout unless it is set.
@@ -88,6 +94,7 @@ type Router struct {
 	// disabled are the endpoints that no pick may choose, by name: stored under mu.
 	disabled atomic.Pointer[map[string]Disabled]
 	unknown  unknownSelectors
+	left     departed
 
 	// main is the route that outlives its policy: stored under mu.
 	main atomic.Pointer[route]
@@ -98,6 +105,8 @@ type Router struct {
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
 	removed   counters
+	// removing are the selectors whose builds have to end yet: added to under mu.
+	removing sync.WaitGroup
 
 	changes broadcast
 	// unresolved is why there is no LB config yet, nil if it is on its way. The
@@ -217,6 +226,7 @@ func (r *Router) Close() {
 	for _, rt := range r.routes() {
 		rt.close()
 	}
+	r.removing.Wait()
 	if r.moves != nil {
 		r.moves.close()
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -62,7 +61,8 @@ type Selector struct {
 
 	// rule is the newest publication, nil before the first.
 	rule    *rule
-	last    [sources]*selection.Policy // what each source said last
+	said    [sources]*word // what each source said last
+	words   uint64         // of all sources so far
 	history []PublicationStatus
 	closed  bool
 }
@@ -73,6 +73,22 @@ type rule struct {
 	policy     selection.Policy
 	source     Source
 	at         time.Time
+}
+
+// word is what a source said last. Immutable.
+type word struct {
+	policy selection.Policy
+	at     uint64 // which of the selector's words it is; 0 FromDefault, which gives way to all
+}
+
+// say notes a word. Called under the Router's mu.
+func (s *Selector) say(p selection.Policy, source Source) {
+	w := &word{policy: p}
+	if source != FromDefault {
+		s.words++
+		w.at = s.words
+	}
+	s.said[source] = w
 }
 
 // keptHistory is how many publications a selector remembers.
@@ -119,7 +135,9 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 	if err := p.Validate(); err != nil {
 		return Publication{}, fmt.Errorf("slicewire: selector %q: %w", s.name, err)
 	}
-	if s.router.options.StrictSingle && s.router.main.Load().single() {
+	// Nobody could tell the name resolver, and its config may come with more endpoints.
+	asked := source == FromCode || source == FromConfig
+	if asked && s.router.options.StrictSingle && s.router.main.Load().single() {
 		return Publication{}, ErrSingleEndpoint
 	}
 	s.router.mu.Lock()
@@ -127,8 +145,10 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 		s.router.mu.Unlock()
 		return Publication{}, ErrClosed
 	}
-	repeated := s.last[source] != nil && s.last[source].Equal(p)
-	s.last[source] = &p
+	repeated := s.said[source] != nil && s.said[source].policy.Equal(p)
+	if !repeated {
+		s.say(p, source)
+	}
 	// Under the lock, for code may publish while the first LB config comes.
 	overruled := source == FromDefault && s.rule != nil && s.rule.source != FromDefault
 	if repeated || overruled || s.rule != nil && s.rule.policy.Equal(p) {
@@ -136,19 +156,9 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 		s.router.mu.Unlock()
 		return Publication{generation, false, s}, nil
 	}
-	r := &rule{generation: 1, policy: p, source: source, at: time.Now()}
-	if s.rule != nil {
-		r.generation = s.rule.generation + 1
-	}
-	s.rule = r
-	s.history = append(slices.Clone(s.history[max(0, len(s.history)-keptHistory+1):]),
-		PublicationStatus{r.generation, p.String(), source, r.at})
 	routes := s.router.allRoutes()
-	for _, rt := range routes {
-		if slot := rt.slots.Load().find(s); slot != nil {
-			slot.setRule(r)
-		}
-	}
+	s.put(p, source, routes)
+	r := s.rule
 	s.router.mu.Unlock()
 	s.router.options.Logger.Info("a selection policy was published",
 		slog.String("selector", s.name), slog.String("policy", p.String()),

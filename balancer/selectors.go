@@ -58,7 +58,7 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 	}
 	s := &Selector{name: name, handle: handle, router: r}
 	s.rule = &rule{generation: 1, policy: p, source: source, at: time.Now()}
-	s.last[source] = &p
+	s.say(p, source)
 	s.history = []PublicationStatus{{1, p.String(), source, s.rule.at}}
 	r.selectors = append(slices.Clip(r.selectors), s)
 	for _, rt := range r.allRoutes() {
@@ -96,16 +96,7 @@ func (r *Router) RemoveSelector(name string) error {
 		r.mu.Unlock()
 		return fmt.Errorf("slicewire: selector %q: %w", name, ErrNoSelector)
 	}
-	s := r.selectors[i]
-	r.selectors = slices.Delete(slices.Clone(r.selectors), i, i+1)
-	var gone []*slot
-	for _, rt := range r.allRoutes() {
-		t := rt.slots.Load()
-		gone = append(gone, t.find(s))
-		rt.slots.Store(&slotTable{t.main, slices.DeleteFunc(slices.Clone(t.named), func(sl *slot) bool { return sl.selector == s })})
-	}
-	r.removed.add(&s.counts)
-	s.closed = true
+	gone := r.remove(r.selectors[i])
 	r.mu.Unlock()
 	for _, sl := range gone {
 		sl.close()
@@ -115,6 +106,20 @@ func (r *Router) RemoveSelector(name string) error {
 	}
 	r.changes.send()
 	return nil
+}
+
+// remove takes a selector away and returns its slots, to be closed. Called under
+// mu.
+func (r *Router) remove(s *Selector) (gone []*slot) {
+	r.selectors = slices.DeleteFunc(slices.Clone(r.selectors), func(other *Selector) bool { return other == s })
+	for _, rt := range r.allRoutes() {
+		t := rt.slots.Load()
+		gone = append(gone, t.find(s))
+		rt.slots.Store(&slotTable{t.main, slices.DeleteFunc(slices.Clone(t.named), func(sl *slot) bool { return sl.selector == s })})
+	}
+	r.removed.add(&s.counts)
+	s.closed = true
+	return gone
 }
 
 // MembershipGeneration counts the changes of the endpoint list; see

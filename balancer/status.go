@@ -38,6 +38,9 @@ type Status struct {
 	Picks      PickCounts
 	// Selectors are those of the Router, the default one first.
 	Selectors []SelectorStatus
+	// Retiring counts endpoints that have left the list and are not closed yet, because
+	// a selector's data still leads there, or still have RPCs in flight.
+	Retiring int
 	// Membership is the generation of the endpoint list.
 	Membership uint64
 	// AllUnhealthy says that the probes of every endpoint fail, and that they are
@@ -46,7 +49,9 @@ type Status struct {
 	// UnknownSelectors counts picks of RPCs that name a selector which is not
 	// declared.
 	UnknownSelectors uint64
-	// ResolverErrors, EmptyUpdates count what the name resolver got wrong.
+	// ResolverUpdates counts what the name resolver has told the LB policy;
+	// ResolverErrors and EmptyUpdates count what it got wrong.
+	ResolverUpdates              uint64
 	ResolverErrors, EmptyUpdates uint64
 	// LastResolverError is the newest one, or nil.
 	LastResolverError error
@@ -68,6 +73,9 @@ type EndpointStatus struct {
 	Health health.State
 	// Disabled says why no pick chooses it, nil if picks may.
 	Disabled *Disabled
+	// Draining says that somebody waits until nothing is in flight there, or has:
+	// until it is enabled again.
+	Draining bool
 	// RetryAfter is how long admission refuses it for, 0 if it does not.
 	RetryAfter time.Duration
 }
@@ -125,6 +133,9 @@ type PickCounts struct {
 	// Refused counts candidates that admission refused; the pick went on to the
 	// next.
 	Refused uint64
+	// Retries are those of Ready that were for a call which had been sent somewhere
+	// before.
+	Retries uint64
 	// Fallbacks counts picks that chose any endpoint, by reason: "gap",
 	// "server_empty", "unknown_endpoint", "all_failing", "no_assignment".
 	Fallbacks map[string]uint64
@@ -165,9 +176,11 @@ func (rt *route) status() Status {
 		Assignment:       rt.watcher.Status(),
 		Readiness:        rt.readiness(),
 		UnknownSelectors: rt.router.unknown.count.Load(),
+		ResolverUpdates:  rt.router.faults.updates.Load(),
 		ResolverErrors:   rt.router.faults.resolverErrors.Load(),
 		EmptyUpdates:     rt.router.faults.emptyUpdates.Load(),
 		ConfigErrors:     rt.router.faults.configErrors.Load(),
+		Retiring:         rt.router.left.count(),
 	}
 	s.Selectors, s.Picks = rt.selectors()
 	if m := rt.endpoints.Load(); m != nil {
@@ -196,13 +209,14 @@ func (rt *route) status() Status {
 	for i, ep := range pub.view.endpoints {
 		cur := ep.cur.Load()
 		s.Endpoints[i] = EndpointStatus{
-			Name:    ep.name,
-			Address: ep.member.Info().Address,
-			State:   cur.connectivity,
-			Since:   cur.since,
-			Picks:   ep.member.Picks(),
-			Pending: ep.member.Pending(),
-			Health:  ep.cell.Load().State(),
+			Name:     ep.name,
+			Address:  ep.member.Info().Address,
+			State:    cur.connectivity,
+			Since:    cur.since,
+			Picks:    ep.member.Picks(),
+			Pending:  ep.member.Pending(),
+			Health:   ep.cell.Load().State(),
+			Draining: ep.flags.Load()&draining != 0,
 		}
 		if d, off := rt.disabled(ep); off {
 			s.Endpoints[i].Disabled = &d
@@ -262,7 +276,7 @@ func (sl *slot) status() SelectorStatus {
 func (c *counters) counts() PickCounts {
 	n := PickCounts{
 		Ready: c.ready.load(), Queued: c.queued.Load(), Failed: c.failed.Load(), Dropped: c.dropped.Load(),
-		Keyless: c.keyless.Load(), Refused: c.refused.Load(), Fallbacks: make(map[string]uint64, reasons),
+		Keyless: c.keyless.Load(), Refused: c.refused.Load(), Retries: c.retries.Load(), Fallbacks: make(map[string]uint64, reasons),
 	}
 	for r := range reasons {
 		n.Fallbacks[r.String()] = c.fallbacks[r].Load()
@@ -277,6 +291,7 @@ func (c *PickCounts) add(o PickCounts) {
 	c.Dropped += o.Dropped
 	c.Keyless += o.Keyless
 	c.Refused += o.Refused
+	c.Retries += o.Retries
 	for r, n := range o.Fallbacks {
 		c.Fallbacks[r] += n
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/sdk"
 	"github.com/slicewire/slicewire/sdk/sdktest"
 )
 
@@ -58,26 +59,28 @@ func TestS06BadResultsUseP2C(t *testing.T) {
 }
 
 // TestS15StrictSingle: where that was asked for, a publication is refused while
-// there is one endpoint, and changes nothing.
+// there is one endpoint, and changes nothing. A service config is not refused.
 func TestS15StrictSingle(t *testing.T) {
 	t.Parallel()
-	c, r, echo := overRouter(t, []string{"e1", "e2"}, balancer.RouterOptions{StrictSingle: true})
-	c.Resolver().SetEndpoints(c.Endpoints()[:1]...)
-	if _, err := echo.Who(within(t, 10*time.Second), ""); err != nil {
+	f := startPlain(t, []string{"e1", "e2"}, selection.LeastPending(), sdk.WithStrictSingle())
+	if err := f.Resolve("e1"); err != nil {
 		t.Fatal(err)
 	}
-	s := r.Selector(balancer.DefaultSelector)
-	if _, err := s.Publish(selection.RoundRobin(), balancer.FromCode); !errors.Is(err, balancer.ErrSingleEndpoint) {
-		t.Errorf("with a single endpoint: %v", err)
+	f.whoBy(t, "", "")
+	s := f.client.Selector(sdk.DefaultSelector)
+	for _, source := range []balancer.Source{balancer.FromCode, balancer.FromConfig} {
+		if _, err := s.Publish(selection.RoundRobin(), source); !errors.Is(err, balancer.ErrSingleEndpoint) {
+			t.Errorf("with a single endpoint, from %v: %v", source, err)
+		}
 	}
-	if p := s.Policy().String(); p != "p2c" {
+	if p := s.Policy().String(); p != "least_pending" {
 		t.Errorf("the policy is %s", p)
 	}
-	if err := c.Resolve("e1", "e2"); err != nil {
+	f.Resolver().SetServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{%q: {"sharding": false, "selectors": {"default": "random"}}}]}`, balancer.Name))
+	eventually(t, "the policy of the service config", func() bool { return s.Policy().String() == "random" })
+	if err := f.Resolve("e1", "e2"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "two endpoints", func() bool { return len(r.Status().Endpoints) == 2 })
-	if _, err := s.Publish(selection.RoundRobin(), balancer.FromCode); err != nil {
-		t.Errorf("with two endpoints: %v", err)
-	}
+	eventually(t, "two endpoints", func() bool { return len(f.client.Status().Endpoints) == 2 })
+	f.publish(t, sdk.DefaultSelector, selection.RoundRobin())
 }

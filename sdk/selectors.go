@@ -64,10 +64,25 @@ func WithBadResultsUseP2C() Option {
 	return func(s *settings) { s.router.BadResultsUseP2C = true }
 }
 
+// WithStrictSingle has publications of policies fail with
+// balancer.ErrSingleEndpoint while there is one endpoint, and so nothing to choose.
+// By default they are accepted, and count once there are more. What Dial's options
+// and service configs say is accepted either way.
+func WithStrictSingle() Option {
+	return func(s *settings) { s.router.StrictSingle = true }
+}
+
 // WithRetireTimeout bounds how long an endpoint that has left the name resolver's
 // list stays connected for selectors whose data is from before; default 10 s.
 func WithRetireTimeout(d time.Duration) Option {
 	return func(s *settings) { s.router.RetireTimeout = d }
+}
+
+// WithMaxRetiring bounds how many endpoints stay connected so at once; of more the
+// ones that left first are closed, and their RPCs in flight go on. Default: as many
+// as the endpoint list has, and at least 64.
+func WithMaxRetiring(n int) Option {
+	return func(s *settings) { s.router.MaxRetiring = n }
 }
 
 // WithKeyHeader sets the request header that carries keys where there is no
@@ -133,6 +148,9 @@ func (s *settings) checkSelectors() []error {
 	}
 	if d := s.router.RetireTimeout; d < 0 {
 		problems = append(problems, fmt.Errorf("WithRetireTimeout: %v is negative; use 0 for the default of %v", d, balancer.DefaultRetireTimeout))
+	}
+	if n := s.router.MaxRetiring; n < 0 {
+		problems = append(problems, fmt.Errorf("WithMaxRetiring: %d is negative; use 0 for the default", n))
 	}
 	if s.header != "" {
 		if _, err := callinfo.ParseHeader(s.header); err != nil {

@@ -139,9 +139,12 @@ func (w *Watcher) Status() Status {
 	s.Phase = w.published.Load().Phase
 	s.ChannelKey, s.Target = w.facts.config.ChannelKey, w.facts.config.Target
 	s.ClientUUID = w.options.ClientUUID
-	if a := w.facts.assignment; a != nil {
+	if a := w.facts.assignment; a != nil && !w.facts.suspended {
 		s.Generation, s.Slices, s.Endpoints, s.Bytes = a.Generation, a.Slices(), len(a.Endpoints), a.Bytes()
 		s.Age = time.Since(s.ReceivedAt)
+	}
+	if w.facts.suspended {
+		s.ReceivedAt = time.Time{}
 	}
 	if !s.StreamConnected && !w.staleSince.IsZero() {
 		s.StaleFor = time.Since(w.staleSince)

@@ -9,7 +9,9 @@ import (
 // standing is the facts that a Watcher's State follows from. It is pure.
 type standing struct {
 	configured bool
-	config     Config // of the client in charge, or the one wanted if there is none
+	// suspended says that nothing is to be in force now, whatever is held.
+	suspended bool
+	config    Config // of the client in charge, or the one wanted if there is none
 
 	// assignment is the last good one. Once set it is only ever replaced: by AP-11
 	// nothing the sharding service does or fails to do may make RPCs fail, so it
@@ -36,6 +38,8 @@ type standing struct {
 // state is what the facts come to.
 func (s *standing) state() *State {
 	switch {
+	case s.suspended:
+		return &State{}
 	case s.assignment != nil:
 		return &State{Phase: Assigned, Assignment: s.assignment}
 	case s.providerErr != nil:
@@ -61,6 +65,16 @@ func (s *standing) hint() string {
 		return "a stream is open, but the service has sent no assignment on it: does it know the target?"
 	}
 	return "no stream could be opened: no connection to the service has come up yet, and none has failed"
+}
+
+// suspend notes that nothing is watched any more.
+func (s *standing) suspend() { s.configured, s.suspended = false, true }
+
+// resume starts over after suspend, with the assignment that is held.
+func (s *standing) resume() {
+	if s.suspended {
+		*s = standing{assignment: s.assignment}
+	}
 }
 
 // newChannel notes that a channel was made: the initial timeout starts, and RPCs

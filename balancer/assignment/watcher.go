@@ -32,11 +32,14 @@ type Watcher struct {
 	closed bool       // nothing is published any more
 	// unsaid is a change of State by Configure that the goroutine is to announce.
 	unsaid bool
-	// wanted is the newest Configure, nil before the first.
-	wanted   *Config
-	provider Provider
-	facts    standing
-	counts   Status // of it, what facts and options do not say
+	// wanted is the newest Configure, nil before the first and after Suspend.
+	wanted *Config
+	// suspended says that Suspend came since the goroutine looked last: what runs is to
+	// end, also if something is wanted again.
+	suspended bool
+	provider  Provider
+	facts     standing
+	counts    Status // of it, what facts and options do not say
 	// staleSince is when the last stream ended that lived or spoke; zero before
 	// the Watcher was configured.
 	staleSince time.Time
@@ -99,6 +102,7 @@ func (w *Watcher) Configure(cfg Config, p Provider) {
 		return
 	}
 	w.wanted, w.provider = &cfg, p
+	w.facts.resume()
 	if !w.facts.configured {
 		w.staleSince = time.Now()
 		w.counts.StreamSince = w.staleSince
@@ -107,6 +111,31 @@ func (w *Watcher) Configure(cfg Config, p Provider) {
 		w.facts.configured, w.facts.config = true, cfg
 		w.unsaid = w.publish() || w.unsaid
 	}
+	w.wakeUp()
+}
+
+// Suspend ends what Configure began, the stream and the use of its channel, until
+// the next Configure, which starts with a new channel and at generation 0. It returns
+// at once. The State is Unconfigured meanwhile; the last good assignment is kept and
+// in force again with that Configure, as over a change of target (field case AP-11:
+// callers that come back must not wait for the sharding service).
+func (w *Watcher) Suspend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.wanted == nil {
+		return
+	}
+	w.wanted, w.provider = nil, nil
+	w.suspended = true
+	w.disconnected()
+	w.charge = nil // what the client still sees is nobody's
+	w.staleSince = time.Time{}
+	w.facts.suspend()
+	w.unsaid = w.publish() || w.unsaid
+	w.wakeUp()
+}
+
+func (w *Watcher) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -172,21 +201,26 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
+// shutdown ends the client and then releases its channel, if there are any.
 func (w *Watcher) shutdown() {
 	w.initial.Stop()
 	w.retry.Stop()
+	w.failedChannel = 0
 	if w.current != nil {
 		w.current.close()
 	}
 	if w.channel != nil {
 		w.channel.release()
 	}
+	w.current, w.channel = nil, nil
 }
 
 // reconcile makes the running client the wanted one.
 func (w *Watcher) reconcile(ctx context.Context) {
 	w.mu.Lock()
-	want, provider := *w.wanted, w.provider
+	wanted, provider := w.wanted, w.provider
+	ends := w.suspended
+	w.suspended = false
 	unsaid := w.unsaid && !w.closed
 	w.unsaid = false
 	w.mu.Unlock()
@@ -194,6 +228,14 @@ func (w *Watcher) reconcile(ctx context.Context) {
 		w.onChange()
 	}
 	w.retry.Stop()
+	if ends {
+		w.shutdown()
+		w.options.Logger.Info("the sharding service is not watched any more")
+	}
+	if wanted == nil {
+		return
+	}
+	want := *wanted
 
 	old := w.channel
 	if old == nil || old.key != want.ChannelKey {
@@ -229,6 +271,9 @@ func (w *Watcher) replaceClient(want Config, oldChannel *channel) {
 	}
 	oldClient := w.current
 	w.update(func() {
+		if w.suspended {
+			return
+		}
 		if w.channel != oldChannel {
 			w.facts.newChannel(want.Revision)
 		}
@@ -241,7 +286,7 @@ func (w *Watcher) replaceClient(want Config, oldChannel *channel) {
 		w.charge = w.current
 	})
 	if w.current == oldClient {
-		// Closed meanwhile. The old client and channel are shutdown's to end.
+		// Closed or suspended meanwhile. The old client and channel are shutdown's to end.
 		if w.channel != oldChannel {
 			w.channel.release()
 			w.channel = oldChannel
@@ -261,6 +306,9 @@ func (w *Watcher) replaceClient(want Config, oldChannel *channel) {
 func (w *Watcher) adjust(want Config) {
 	w.current.setRevision(want.Revision)
 	w.update(func() {
+		if w.suspended {
+			return
+		}
 		w.facts.providerErr = nil
 		if !w.facts.expired && w.facts.config.initialTimeout() != want.initialTimeout() {
 			w.initial.Reset(time.Until(w.initialFrom.Add(want.initialTimeout())))
@@ -299,6 +347,9 @@ func (w *Watcher) channelFailed(err error) {
 	w.retry.Reset(wait)
 	w.options.Logger.Warn("the channel provider failed", "error", err, "retry_after", wait)
 	w.update(func() {
+		if w.suspended {
+			return
+		}
 		w.facts.providerErr = err
 		w.counts.LastError = err.Error()
 	})
@@ -307,6 +358,9 @@ func (w *Watcher) channelFailed(err error) {
 // expire is the end of the initial timeout.
 func (w *Watcher) expire() {
 	w.update(func() {
+		if w.suspended {
+			return
+		}
 		w.facts.expired = true
 		w.facts.waited = w.facts.config.initialTimeout()
 	})
