@@ -177,6 +177,11 @@ func TestME05Flapping(t *testing.T) {
 			want: []string{"1249 a>b lost"},
 		},
 		{
+			name: "saying it again starts no new uptime", options: o,
+			events: []event{up(0, "b"), failed(0, "a"), up(1000, "a"), up(1100, "a"), up(1149, "a")}, end: 1150,
+			want: []string{"150 a>b lost", "1150 b>a recovered"},
+		},
+		{
 			name: "nobody else to go to", options: o,
 			events: []event{up(0, "a"), failed(0, "b"), failed(1000, "a"), up(1100, "a"), failed(1110, "a"), up(1500, "a")}, end: 9000,
 			states: "ready down",

@@ -13,7 +13,6 @@ func (m *Machine) decide(unpinned bool) []Switch {
 		m.wait(nil)
 		return m.to(m.pin, Pinned)
 	case !m.current.state.Available():
-		m.wait(nil)
 		to, reason := m.leave()
 		if unpinned {
 			reason = Unpinned
@@ -34,7 +33,7 @@ func (m *Machine) decide(unpinned bool) []Switch {
 }
 
 // leave is where traffic goes from a target that's not available, and why; to nil
-// if it stays.
+// if it stays. A candidate is better and available, so nothing stays while one waits.
 func (m *Machine) leave() (*target, Reason) {
 	from := m.current
 	reason := from.reason

@@ -151,11 +151,13 @@ func TestTargets(t *testing.T) {
 		},
 	)
 	m.Tick(at(310))
+	m.Observe("a", failover.Up, at(910))
+	m.Observe("a", failover.Failed, at(960))
 	m.Observe("a", failover.Up, at(1010))
 	m.Judge("c", failover.ByOperator, true, at(1010))
 	m.Judge("c", failover.ByErrorRatio, true, at(1030))
 	check(2000,
-		failover.TargetState{Name: "a", State: failover.Ready, Since: at(1010), Reason: failover.Recovered, Downtime: 1000 * ms},
+		failover.TargetState{Name: "a", State: failover.Ready, Since: at(1010), Reason: failover.Recovered, Downtime: 950 * ms},
 		failover.TargetState{Name: "b", Current: true, State: failover.Ready, Since: at(20), Reason: failover.Start, Credit: true},
 		failover.TargetState{Name: "c", State: failover.Idle, Since: at(1030), Reason: failover.Recovered, Credit: true, Downtime: 1000 * ms},
 	)

@@ -40,14 +40,14 @@ func randomBytes(seed uint64) []byte {
 // ticks in time or not at all.
 func TestG07ModelCheck(t *testing.T) {
 	t.Parallel()
-	eachStory(t, 20_000, func(s story) error {
+	eachStory(t, 3_000, func(s story) error {
 		return errors.Join(s.check(true), s.check(false))
 	})
 }
 
 func TestSameEventsSameResult(t *testing.T) {
 	t.Parallel()
-	eachStory(t, 2_000, func(s story) error {
+	eachStory(t, 800, func(s story) error {
 		if once, again := s.switches(false), s.switches(false); !slices.Equal(once, again) {
 			return fmt.Errorf("switches %v, then %v", once, again)
 		}
@@ -58,7 +58,7 @@ func TestSameEventsSameResult(t *testing.T) {
 // Ticks between the deadlines change nothing, so Next forgets none.
 func TestTicksBetweenDeadlinesChangeNothing(t *testing.T) {
 	t.Parallel()
-	eachStory(t, 2_000, func(s story) error {
+	eachStory(t, 800, func(s story) error {
 		if want, got := s.switches(false), s.switches(true); !slices.Equal(got, want) {
 			return fmt.Errorf("ticked each ms it makes %v; when it asked to be %v", got, want)
 		}
@@ -86,7 +86,7 @@ func (s story) switches(always bool) (all []Switch) {
 // A clock that went back counts as one that stood still.
 func TestBackwardsIsNow(t *testing.T) {
 	t.Parallel()
-	eachStory(t, 2_000, func(s story) error {
+	eachStory(t, 800, func(s story) error {
 		forward, back := s.machine(), s.machine()
 		now := storyStart
 		for i, e := range s.steps {
@@ -109,7 +109,7 @@ func TestBackwardsIsNow(t *testing.T) {
 // of them may do something.
 func TestNaive(t *testing.T) {
 	t.Parallel()
-	eachStory(t, 3_000, story.compare)
+	eachStory(t, 1_000, story.compare)
 }
 
 // FuzzMachine looks for a story that breaks a rule.
@@ -118,7 +118,7 @@ func FuzzMachine(f *testing.F) {
 		f.Add(randomBytes(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 400 {
+		if len(data) > 200 {
 			return
 		}
 		s := storyOf(data)

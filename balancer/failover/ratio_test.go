@@ -183,12 +183,19 @@ func TestG52ProbesOfBefore(t *testing.T) {
 	if !r.Probed(true, sec(60)) {
 		t.Error("not good after two")
 	}
+	condemn(t, r, 70)
+	if _, ok := r.Next(); ok || r.Judge(sec(1000)) {
+		t.Error("good by the probes that ended the condemnation before")
+	}
 }
 
 // G-51: at most one switch a period: the hold doubles while returns do not last.
 func TestG51Hysteresis(t *testing.T) {
 	t.Parallel()
 	r := ratio(t, failover.RatioOptions{OnTrial: true})
+	if next, ok := r.Next(); ok {
+		t.Errorf("due at %v without a verdict", next)
+	}
 	now := 0.0
 	for _, hold := range []float64{60, 120, 240, 480, 480} {
 		condemn(t, r, now)
@@ -243,6 +250,11 @@ func TestG55SP06CallerCancelled(t *testing.T) {
 func TestRatioSetOptions(t *testing.T) {
 	t.Parallel()
 	r := ratio(t, failover.RatioOptions{})
+	record(r, 2, unavailable, sec(0))
+	if good, err := r.SetOptions(failover.RatioOptions{Window: 2 * time.Minute, MinFailures: 1}, sec(0)); !good || err != nil {
+		t.Errorf("another window starts empty: good is %v, %v", good, err)
+	}
+	r = ratio(t, failover.RatioOptions{})
 	record(r, 10, ok, sec(0))
 	record(r, 10, unavailable, sec(0))
 	if _, err := r.SetOptions(failover.RatioOptions{Threshold: 2}, sec(0)); err == nil || !r.Judge(sec(0)) {
@@ -294,9 +306,9 @@ func TestRatioRefused(t *testing.T) {
 			t.Errorf("Validate allows %+v", o)
 		}
 	}
-	codes := []uint32{5}
+	codes := []uint32{notFound}
 	r := ratio(t, failover.RatioOptions{Codes: codes})
-	codes[0] = 14
+	codes[0] = unavailable
 	if record(r, 3, notFound, sec(0)); r.Judge(sec(0)) {
 		t.Error("the settings changed with the caller's slice")
 	}
@@ -335,7 +347,7 @@ func TestRatioConcurrently(t *testing.T) {
 func TestRatioFullBucket(t *testing.T) {
 	t.Parallel()
 	r := ratio(t, failover.RatioOptions{Threshold: .5})
-	for i := range 3_000_000 {
+	for i := range 1_200_000 {
 		code := uint32(ok)
 		if i%4 == 0 {
 			code = unavailable
@@ -345,7 +357,7 @@ func TestRatioFullBucket(t *testing.T) {
 	if s := r.State(sec(1)); s.Calls < 500_000 || math.Abs(s.Ratio-.25) > .001 {
 		t.Errorf("%+v", s)
 	}
-	asked := record(r, 2_000_000, unavailable, sec(1))
+	asked := record(r, 1_200_000, unavailable, sec(1))
 	if asked != 1 || r.Judge(sec(1)) {
 		t.Errorf("asked %d times: %+v", asked, r.State(sec(1)))
 	}

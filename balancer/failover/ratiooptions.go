@@ -3,7 +3,6 @@ package failover
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -63,8 +62,8 @@ func (o RatioOptions) withDefaults() (RatioOptions, error) {
 	o.MinFailures = or(o.MinFailures, defaultMinimum)
 	o.Probes = or(o.Probes, defaultProbes)
 	o.Hold = or(o.Hold, o.Window)
-	if o.Codes = slices.Clone(o.Codes); len(o.Codes) == 0 {
-		o.Codes = slices.Clone(defaultCodes)
+	if len(o.Codes) == 0 {
+		o.Codes = defaultCodes
 	}
 
 	var problems []error

@@ -49,7 +49,8 @@ func (r *ring) sum(at uint64) (failures, calls int) {
 	for i := range uint64(buckets) {
 		word := r[i].Load()
 		age := (at - i) % buckets
-		if at >= age && word>>(2*countBits) == (at-age)/buckets&turnMask {
+		// A bucket from before the start is of a turn that nothing has been counted in.
+		if word>>(2*countBits) == (at-age)/buckets&turnMask {
 			failures += int(word >> countBits & countMax)
 			calls += int(word & countMax)
 		}

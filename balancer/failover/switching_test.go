@@ -72,6 +72,11 @@ func TestG09SwitchDelay(t *testing.T) {
 			want: []string{"0 a>b lost", "0 b>c lost", "1300 c>a removed"},
 		},
 		{
+			name: "another current starts anew", targets: "a b c", options: failover.Options{Recovery: 300 * ms, SwitchDelay: 500 * ms},
+			events: []event{failed(0, "a"), failed(0, "b"), up(0, "c"), up(700, "b"), up(1000, "a")}, end: 9000,
+			want: []string{"300 a>c lost", "1200 c>b recovered", "1700 b>a recovered"},
+		},
+		{
 			name: "a new list with the same two does not", targets: "a b c", options: o,
 			events: slices.Concat(lost("a"), []event{up(1000, "a"), list(1300, "a b"), list(1400, "a b c")}), end: 9000,
 			want: []string{"0 a>b lost", "1500 b>a recovered"},
@@ -214,6 +219,16 @@ func TestG11NewOrder(t *testing.T) {
 			want: []string{"5000 a>n reordered"},
 		},
 		{
+			name: "that was before another target", options: failover.Options{},
+			events: []event{up(0, "a"), list(5000, "x y a"), up(5050, "x"), pin(5100, "a", 5200), failed(5150, "x")}, end: 9000,
+			want: []string{"5050 a>x reordered", "5100 x>a pinned", "6000 a>y recovered"},
+		},
+		{
+			name: "that was undone", options: failover.Options{}, targets: "a",
+			events: []event{up(0, "a"), list(5000, "x y a"), list(5010, "a x y"), failed(5050, "a"), pin(5100, "y", 5200)}, end: 9000,
+			want: []string{"5100 a>y pinned", "6000 y>x recovered"},
+		},
+		{
 			name: "a flapping one must be stable", options: failover.Options{},
 			events: []event{up(0, "b"), failed(0, "a"), up(3000, "a")}, end: 9000,
 			want: []string{"1000 a>b lost", "4000 b>a recovered"},
@@ -234,6 +249,10 @@ func TestG21Pin(t *testing.T) {
 	runAll(t, []script{
 		{
 			name: "moves and returns", options: o, events: slices.Concat(both, []event{pin(1000, "b", 3000)}), end: 9000,
+			want: []string{"1000 a>b pinned", "3000 b>a unpinned"},
+		},
+		{
+			name: "with other timings at its end", options: o, events: slices.Concat(both, []event{pin(1000, "b", 3000), timings(3000, o)}), end: 9000,
 			want: []string{"1000 a>b pinned", "3000 b>a unpinned"},
 		},
 		{
@@ -351,8 +370,12 @@ func TestG51Signals(t *testing.T) {
 			name: "an idle one", events: []event{bad(1000, "a", failover.ByOperator)}, want: []string{"1000 a>b disabled"}, states: "down idle",
 		},
 		{
-			name: "unknown", events: slices.Concat(both, []event{bad(1000, "x", failover.ByOperator), bad(1000, "a", 9), observe(1000, "a", 9), failed(1000, "x")}),
+			name: "unknown", events: slices.Concat(both, []event{bad(1000, "x", failover.ByOperator), bad(1000, "a", 9), failed(1000, "x")}),
 			states: "ready ready",
+		},
+		{
+			name: "no such connectivity", events: []event{failed(0, "a"), up(0, "b"), up(2000, "a"), observe(2500, "a", 9), up(2600, "a")},
+			end: 9000, want: []string{"1000 a>b lost", "3000 b>a recovered"},
 		},
 	})
 }

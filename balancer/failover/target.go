@@ -27,7 +27,7 @@ type target struct {
 	turned   time.Time     // when it last became available or ceased to be
 	turn     uint64        // the same as a count of the machine's, to tell apart what happened at one time
 	downtime time.Duration // spent not available, up to turned
-	ahead    time.Time     // when a new list put it before the current target; else zero
+	ahead    time.Time     // when a new list put it before the current target; zero if none did since that is current
 }
 
 func newTarget(name string, now time.Time) *target {

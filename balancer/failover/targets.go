@@ -89,11 +89,8 @@ func (m *Machine) SetTargets(targets []string, now time.Time) ([]Switch, error) 
 	if at < 0 {
 		return m.replace(), nil
 	}
-	for i, t := range list {
-		switch {
-		case i >= at:
-			t.ahead = time.Time{}
-		case !before[t]:
+	for _, t := range list[:at] {
+		if !before[t] {
 			t.ahead = m.now
 		}
 	}
