@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -32,6 +33,25 @@ func inRounds(rounds int, contestants ...contestant) ([][]float64, error) {
 		}
 	}
 	return samples, nil
+}
+
+// inTurn is inRounds for two whose difference is small: so many more and shorter
+// rounds that a disturbance is in few of them, and who goes first is drawn, so that
+// nothing with a beat of its own always meets the same one.
+func inTurn(rounds int, a, b contestant) (as, bs []float64, err error) {
+	for range rounds {
+		var pair [][]float64
+		if rand.IntN(2) == 0 {
+			pair, err = inRounds(1, a, b)
+		} else if pair, err = inRounds(1, b, a); err == nil {
+			slices.Reverse(pair)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		as, bs = append(as, pair[0]...), append(bs, pair[1]...)
+	}
+	return as, bs, nil
 }
 
 // cpuSince is never 0, where the system counts CPU time in steps.

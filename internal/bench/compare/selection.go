@@ -71,9 +71,9 @@ func (s *selected) close() {
 	s.router.Close()
 }
 
-// fixed is the rule called directly: one policy over one list of members that
-// never changes, with the counts that the policy reads, and nothing that could be
-// replaced while it runs.
+// fixed is the rule alone: one policy over one list of members that never changes,
+// with the counts that the policy reads. It looks at no state of an endpoint and at
+// nothing that a selector has.
 type fixed struct {
 	policy  selection.Policy
 	table   *selection.Table
@@ -126,7 +126,7 @@ func timeRPCs(p lb.Picker, infos []lb.PickInfo, d time.Duration) (float64, error
 	n := 0
 	over := lb.DoneInfo{BytesSent: true, BytesReceived: true}
 	began, before := time.Now(), processCPU()
-	for time.Since(began) < d {
+	for n == 0 || time.Since(began) < d {
 		for _, info := range infos {
 			res, err := p.Pick(info)
 			if err != nil {
@@ -141,8 +141,36 @@ func timeRPCs(p lb.Picker, infos []lb.PickInfo, d time.Duration) (float64, error
 	return float64(cpuSince(before).Nanoseconds()) / float64(n), nil
 }
 
+// hardWired is the twin of our picker in which the policy that is in force now cannot
+// be replaced: package balancer has it when it is built with the tag hardwired, as
+// ../main.go does. Else it is nil.
+func hardWired(p lb.Picker) lb.Picker {
+	if ours, ok := p.(interface{ HardWired() lb.Picker }); ok {
+		return ours.HardWired()
+	}
+	return nil
+}
+
+// measureCell compares a policy that can be replaced with the same pick that has the
+// policy wired in (seed row S-24).
+func measureCell(s size, name string, p lb.Picker, infos []lb.PickInfo) ([]row, error) {
+	twin := hardWired(p)
+	if twin == nil {
+		return nil, nil
+	}
+	const part = 20 // of a sample
+	contest := func(p lb.Picker) contestant {
+		return func() (float64, error) { return timeRPCs(p, infos, s.sample/part) }
+	}
+	cell, wired, err := inTurn(part*s.rounds/2, contest(p), contest(twin))
+	if err != nil {
+		return nil, err
+	}
+	return []row{against(name+", through the cell", "ns CPU", cell, "the same pick hard-wired", wired, atMost(1.03))}, nil
+}
+
 // measureSelection compares each built-in policy, swapped in at run time, with
-// the same rule called directly and with grpc-go's policy of its kind.
+// the same pick hard-wired, with its rule alone and with grpc-go's policy of its kind.
 func measureSelection(s size) ([]row, error) {
 	w := pickWorld(s)
 	keys := w.keyspace().probes(keysInTurn)
@@ -189,7 +217,10 @@ func measureSelection(s size) ([]row, error) {
 		}
 		ns, err := inRounds(s.rounds, contestants...)
 		if err == nil {
-			rows = append(rows, against(name, "ns CPU", ns[0], "the rule called directly", ns[1], noGoal),
+			var cell []row
+			cell, err = measureCell(s, name, ours.picker, infos)
+			rows = append(rows, cell...)
+			rows = append(rows, against(name, "ns CPU", ns[0], "the rule alone", ns[1], noGoal),
 				alone(name+": allocations", "", rpcAllocs(ours.picker, infos), atMost(0)))
 			if c.peer != "" {
 				rows = append(rows, against(name, "ns CPU", ns[0], c.peer, ns[2], c.goal))
