@@ -101,7 +101,7 @@ var Rooms = []Room{
 		Path: "internal/bench/compare",
 		Ours: []string{
 			"sdk", "sdk/sdktest", "interceptors", "balancer", "balancer/assignment", "balancer/keyrange",
-			"balancer/selection", "balancer/admission", "internal/callinfo", "internal/wire",
+			"balancer/selection", "balancer/admission", "balancer/failover", "internal/callinfo", "internal/wire",
 		},
 		Outside: []string{grpcModule, protobuf},
 	},
