@@ -46,8 +46,6 @@ func (c *calls) seal() { c.word.Add(sealedBit) }
 // unseal lets RPCs in again.
 func (c *calls) unseal() { c.word.Add(-sealedBit) }
 
-func (c *calls) sealed() bool { return c.word.Load()&sealedBit != 0 }
-
 // count is how many RPCs are in flight.
 func (c *calls) count() int { return int(c.word.Load() &^ sealedBit) }
 

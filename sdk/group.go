@@ -92,7 +92,7 @@ func (g *Group) Watch(ctx context.Context) iter.Seq[Switch] {
 			d.mu.Unlock()
 			return
 		}
-		first, next, changed := in.newest, in.total, d.changed
+		first, next := in.newest, in.total
 		d.mu.Unlock()
 		first.From = ""
 		if ctx.Err() != nil || !yield(first) {
@@ -101,8 +101,8 @@ func (g *Group) Watch(ctx context.Context) iter.Seq[Switch] {
 		for ctx.Err() == nil {
 			d.mu.Lock()
 			news := in.since(next)
-			next, changed = in.total, d.changed
-			gone := in.gone
+			next = in.total
+			gone, changed := in.gone, d.changed
 			d.mu.Unlock()
 			for _, s := range news {
 				if ctx.Err() != nil || !yield(s) {

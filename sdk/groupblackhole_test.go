@@ -110,3 +110,25 @@ func TestME12G18BlackHoleWhileConnected(t *testing.T) {
 		t.Errorf("switches %v", list)
 	}
 }
+
+// The connect timeout is a target's own, by its dial profile.
+func TestG22ConnectTimeoutOfATarget(t *testing.T) {
+	t.Parallel()
+	p := startPlaces(t, "main", "fallback")
+	top, gate := gated(t, p, "main", timed(failover.Options{Recovery: -1}, "default", "main", "fallback"))
+	gate.BlackHole()
+	for i := range top.Targets {
+		if top.Targets[i].Name == "main" {
+			top.Targets[i].Profile = "impatient"
+		}
+	}
+	begun := time.Now()
+	client := dialGroups(t, top, reconnect(20*time.Millisecond, time.Minute),
+		sdk.WithDialProfile("impatient", reconnect(20*time.Millisecond, 200*time.Millisecond)))
+	book := watchGroup(t, client, "default")
+	l := startLoad(t, client, "default", 1, 5*time.Millisecond, time.Second)
+	if after := book.after(t, 1)[0].At.Sub(begun); after < 200*time.Millisecond || after > 400*time.Millisecond+l.lateness() {
+		t.Errorf("left after %v, want 200 to 400 ms (late by at most %v here)", after, l.lateness())
+	}
+	served(t, client, "default", "fallback")
+}

@@ -131,8 +131,13 @@ func TestDialErrorsOfGroupsAtOnce(t *testing.T) {
 	_, err := sdk.Dial("",
 		sdk.WithTopology(sdk.Topology{
 			Targets: []sdk.TargetConfig{
-				{Name: "a", URI: "a:1"}, {URI: "b:1"}, {Name: "a", URI: "c:1"}, {Name: "d"}, {Name: "e", URI: "a:1"},
-				{Name: "f", URI: "f:1", Profile: "none"}, {Name: "g", URI: "g:1", ErrorRatio: &failover.RatioOptions{Threshold: 2, Window: time.Hour * 48}},
+				{Name: "a", URI: "a:1"},
+				{URI: "b:1"},
+				{Name: "a", URI: "c:1"},
+				{Name: "d"},
+				{Name: "e", URI: "a:1"},
+				{Name: "f", URI: "f:1", Profile: "none"},
+				{Name: "g", URI: "g:1", ErrorRatio: &failover.RatioOptions{Threshold: 2, Window: time.Hour * 48}},
 			},
 			Groups: []sdk.GroupConfig{
 				group("x"), group("", "a"), group("x", "a", "a"), timed(failover.Options{Recovery: 48 * time.Hour, SwitchDelay: 48 * time.Hour}, "y", "zoo://x/y"),
@@ -256,4 +261,3 @@ func TestLL07CallOptionsAreShared(t *testing.T) {
 		t.Error("something was written behind the caller's options")
 	}
 }
-

@@ -203,9 +203,12 @@ func TestWaitReadyFollowsASwitch(t *testing.T) {
 	top := p.topology(group("default", "silent", "good"))
 	top.Targets = append(top.Targets, sdk.TargetConfig{Name: "silent", URI: "silent:///x"})
 	for name, move := range map[string]func(*sdk.Client) error{
-		"pin":    func(c *sdk.Client) error { return c.Group("").Pin("good", time.Hour) },
-		"out":    func(c *sdk.Client) error { return c.SetTargetEnabled("silent", false, "") },
-		"update": func(c *sdk.Client) error { _, err := c.UpdateTopology(p.topology(group("default", "good"))); return err },
+		"pin": func(c *sdk.Client) error { return c.Group("").Pin("good", time.Hour) },
+		"out": func(c *sdk.Client) error { return c.SetTargetEnabled("silent", false, "") },
+		"update": func(c *sdk.Client) error {
+			_, err := c.UpdateTopology(p.topology(group("default", "good")))
+			return err
+		},
 		"new default group": func(c *sdk.Client) error {
 			both := top
 			both.Groups = []sdk.GroupConfig{group("first", "good"), group("default", "silent", "good")}

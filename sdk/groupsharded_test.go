@@ -329,3 +329,39 @@ func TestGroupReassigned(t *testing.T) {
 		})
 	}
 }
+
+// How keys route in a standby may change as well: it follows, and acks, before any
+// RPC goes there, over the connections that it has.
+func TestGroupStandbyFollowsSharding(t *testing.T) {
+	t.Parallel()
+	r := startRegions(t)
+	r.warm(t, "e1", "e2")
+	r.pinned(t, "plain")
+	generation := r.Sharding().Assign("other", sdktest.Ranges(sdktest.From("", "e2"), sdktest.From("m", "e1")))
+	top := r.topology()
+	sh := testSharding(func(sh *sdk.Sharding) { sh.Target = "other" })
+	top.Targets[0].Sharding = &sh
+	change, err := r.client.UpdateTopology(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(change.Targets.Changed, []string{"east"}) || len(change.Targets.Added)+len(change.Targets.Removed) > 0 {
+		t.Errorf("the change is %+v", change)
+	}
+	eventually(t, "the ack of the standby", func() bool {
+		return slices.ContainsFunc(r.Sharding().Acks(), func(a sdktest.Ack) bool {
+			return a.Target == "other" && a.Generation == generation && a.Accepted
+		})
+	})
+	eventually(t, "the standby's picks have it", func() bool {
+		s := r.target(t, "east").Router
+		return s.Config.SlicingTarget == "other" && s.Generation == generation
+	})
+	r.pinned(t, "east")
+	r.warm(t, "e2", "e1")
+	for _, b := range r.Backends() {
+		if n := b.Connections().Accepted; n != 1 {
+			t.Errorf("%s accepted %d connections", b.Name(), n)
+		}
+	}
+}

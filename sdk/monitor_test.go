@@ -77,15 +77,20 @@ func TestG18NotServing(t *testing.T) {
 	for range 3 {
 		services["a"].SetServingStatus("", healthgrpc.HealthCheckResponse_NOT_SERVING)
 		currentIs(t, client, "", "b")
+		eventually(t, "a to be down by its probes", func() bool {
+			s := client.Status().Groups[0].Targets[0]
+			return s.State == failover.Down && s.Reason == failover.Monitor
+		})
 		goesTo(t, client, "", "b")
-		if s := client.Status().Groups[0].Targets[0]; s.State != failover.Down || s.Reason != failover.Monitor {
-			t.Errorf("a is %v for %v", s.State, s.Reason)
-		}
 		services["a"].SetServingStatus("", healthgrpc.HealthCheckResponse_SERVING)
 		currentIs(t, client, "", "a")
-		goesTo(t, client, "", "a")
+		eventually(t, "RPCs at a", func() bool {
+			got, err := in(within(t, time.Second), client, "")
+			return err == nil && got == "a"
+		})
 	}
-	if s := client.Status().Groups[0].Switches; s[failover.Monitor] != 3 || s[failover.Recovered] != 3 || len(s) != 2 {
+	// On a busy machine a probe may be too late, and make one more of each.
+	if s := client.Status().Groups[0].Switches; s[failover.Monitor] < 3 || s[failover.Recovered] < 3 || len(s) != 2 {
 		t.Errorf("switches %v", s)
 	}
 	connectionsTo(t, p["a"], 1, 1)

@@ -29,48 +29,84 @@ func (b *fuzzBytes) byte() byte {
 func (b *fuzzBytes) upTo(n int) int { return int(b.byte()) % n }
 
 var (
-	fuzzNames = []string{
-		"a", "b", "c", "default", "read", "", "a\x00b", "ä b", "127.0.0.1:1", "127.0.0.1:2", "dns:///127.0.0.1:1", "passthrough:///127.0.0.1:1",
-		"unix:/nowhere", "dsn:///a:1", "dns://", "%zz", ":", "/", "//a", "a://b", "\xff",
+	fuzzTargets = []string{
+		"127.0.0.1:1", "127.0.0.1:2", "dns:///127.0.0.1:1", "x", "passthrough:///127.0.0.1:1", "y z",
+		"unix:/nowhere", "dsn:///a:1", "dns://", "%zz", ":", "/", "//a", "a://b", "\xff", "",
 	}
-	fuzzProfiles  = []string{"", "", "", "other", "nobody's"}
-	fuzzDurations = []time.Duration{0, 0, 0, -1, time.Millisecond, time.Second, time.Hour, 25 * time.Hour, -1 << 63, 1<<63 - 1}
+	fuzzNames     = []string{"a", "b", "c", "default", "read", "", "a\x00b", "\xff"}
+	fuzzProfiles  = []string{"", "", "other", "nobody's"}
+	fuzzDurations = []time.Duration{0, -1, time.Millisecond, time.Second, time.Hour, -1 << 63, 1<<63 - 1}
 )
 
-func pick[T any](b *fuzzBytes, list []T) T { return list[b.upTo(len(list))] }
-
-// name is one of the list, or bytes as they come.
-func (b *fuzzBytes) name() string {
-	if n := b.upTo(16); n == 15 {
-		raw := make([]byte, b.upTo(20))
-		for i := range raw {
-			raw[i] = b.byte()
-		}
-		return string(raw)
+// pick takes one of the first few of list, now and then any of it.
+func pick[T any](b *fuzzBytes, list []T, few int) T {
+	if b.upTo(32) == 31 {
+		few = len(list)
 	}
-	return pick(b, fuzzNames)
+	return list[b.upTo(few)]
 }
+
+// name is one of a list, or bytes as they come.
+func (b *fuzzBytes) name(list []string, few int) string {
+	if b.upTo(64) != 63 {
+		return pick(b, list, few)
+	}
+	raw := make([]byte, b.upTo(20))
+	for i := range raw {
+		raw[i] = b.byte()
+	}
+	return string(raw)
+}
+
+func (b *fuzzBytes) duration() time.Duration { return pick(b, fuzzDurations, 6) }
 
 func (b *fuzzBytes) topology() sdk.Topology {
 	var t sdk.Topology
-	for range b.upTo(5) {
-		c := sdk.TargetConfig{Name: b.name(), URI: b.name(), Profile: pick(b, fuzzProfiles), MinReady: b.upTo(4) - 1}
+	names := []string{"a", "b", "c"}
+	for i := range b.upTo(4) {
+		c := sdk.TargetConfig{Name: names[i], URI: fuzzTargets[i], Profile: pick(b, fuzzProfiles, 3), MinReady: b.upTo(4) - 1}
+		switch b.upTo(16) {
+		case 14:
+			c.Name = b.name(fuzzNames, 3)
+		case 15:
+			c.URI = b.name(fuzzTargets, 6)
+		}
 		if b.upTo(4) == 1 {
-			c.ErrorRatio = &failover.RatioOptions{
-				Window: pick(b, fuzzDurations), Hold: pick(b, fuzzDurations),
-				Threshold: float64(b.upTo(5)) / 3, MinFailures: b.upTo(4) - 1, Codes: []uint32{uint32(b.upTo(100))},
+			c.ErrorRatio = &failover.RatioOptions{Threshold: float64(b.upTo(4)) / 3, MinFailures: b.upTo(4)}
+			if b.upTo(16) == 15 {
+				c.ErrorRatio.Window, c.ErrorRatio.Hold, c.ErrorRatio.Codes = b.duration(), b.duration(), []uint32{uint32(b.byte())}
 			}
 		}
 		t.Targets = append(t.Targets, c)
 	}
-	for range b.upTo(4) {
-		g := sdk.GroupConfig{Name: b.name(), Selector: pick(b, []string{"", "", "s"}), Failover: failover.Options{
-			Recovery: pick(b, fuzzDurations), MinUptime: pick(b, fuzzDurations), InitialGrace: pick(b, fuzzDurations), SwitchDelay: pick(b, fuzzDurations),
-		}}
-		for range b.upTo(4) {
-			g.Targets = append(g.Targets, b.name())
+	for i := range 1 + b.upTo(4) {
+		g := sdk.GroupConfig{Name: []string{"default", "read", "x", "y"}[i], Selector: pick(b, []string{"", "s"}, 2)}
+		if b.upTo(16) == 15 {
+			g.Name = b.name(fuzzNames, 3)
+		}
+		if b.upTo(2) == 1 {
+			g.Failover = failover.Options{Recovery: b.duration(), MinUptime: b.duration(), InitialGrace: b.duration(), SwitchDelay: b.duration()}
+		}
+		// Each once, from anywhere on; now and then something else.
+		var all []string
+		for _, target := range t.Targets {
+			all = append(all, target.Name)
+		}
+		all = append(all, fuzzTargets[3:5]...)
+		from, n := b.upTo(len(all)), 1+b.upTo(3)
+		for k := range min(n, len(all)) {
+			g.Targets = append(g.Targets, all[(from+k)%len(all)])
+		}
+		switch b.upTo(32) {
+		case 30:
+			g.Targets = append(g.Targets, b.name(fuzzTargets, 6))
+		case 31:
+			g.Targets = nil
 		}
 		t.Groups = append(t.Groups, g)
+	}
+	if b.upTo(32) == 31 {
+		t.Groups = nil
 	}
 	return t
 }
@@ -84,8 +120,8 @@ func FuzzTopology(f *testing.F) {
 		data := make([]byte, 20+r.IntN(150))
 		for i := range data {
 			data[i] = byte(r.Uint32())
-			if r.IntN(2) == 0 {
-				data[i] %= 4 // small numbers make good topologies
+			if r.IntN(3) > 0 {
+				data[i] %= 8 // small numbers make good topologies
 			}
 		}
 		f.Add(data)
