@@ -383,10 +383,11 @@ func (w *whirl) closeAmongPublications(policies []selection.Policy) {
 			after := closed.Load()
 			pub, err := w.client.Selector(sdk.DefaultSelector).Publish(policies[i%len(policies)], balancer.FromCode)
 			switch {
-			case errors.Is(err, balancer.ErrClosed):
+			case errors.Is(err, sdk.ErrClosed):
 				return
 			case err != nil:
 				w.fail("a publication: %w", err)
+				return
 			case after:
 				w.fail("a publication after Close: %+v", pub)
 				return
