@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"google.golang.org/grpc/connectivity"
@@ -29,6 +30,7 @@ const (
 	notReady                   // it is failing
 	isIdle                     // it is IDLE
 	isConnecting               // it is CONNECTING, or changing just now
+	isFull                     // it is READY, and another connection to it is on its way
 )
 
 // take uses ep if it is READY.
@@ -45,6 +47,9 @@ func (a *attempt) take(ep *endpoint) taking {
 	}
 	var err error
 	if a.result, err = s.picker.Pick(a.info); err != nil {
+		if errors.Is(err, errFull) {
+			return isFull
+		}
 		return isConnecting
 	}
 	if !ep.send(a.info, &a.result) {
@@ -115,6 +120,8 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 				p.ask(idle, w)
 			}
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			turned = ep
 		case isConnecting:
@@ -128,11 +135,16 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 	}
 	// Of a slice only connectivity counts (A119), health is the order inside it: one
 	// that is READY is used now.
-	if ill != nil && a.take(ill) == taken {
-		if idle != nil && !w.queued {
-			p.ask(idle, w)
+	if ill != nil {
+		switch a.take(ill) {
+		case taken:
+			if idle != nil && !w.queued {
+				p.ask(idle, w)
+			}
+			return chosen
+		case isFull:
+			return queue
 		}
-		return chosen
 	}
 	if idle != nil && !(w.queued && onTheWay) {
 		p.ask(idle, w)
@@ -164,6 +176,8 @@ func (a *attempt) retake(owners []uint32) verdict {
 		switch a.take(ep) {
 		case taken:
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			v, a.first = turnedAway, ep
 		}
@@ -268,6 +282,8 @@ func (p *picker) amongAll(a *attempt) verdict {
 			switch a.take(ep) {
 			case taken:
 				return chosen
+			case isFull:
+				return queue
 			case notAdmitted:
 				turned = ep
 			default:
@@ -280,6 +296,8 @@ func (p *picker) amongAll(a *attempt) verdict {
 		switch a.take(again) {
 		case taken:
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			turned = again
 		}

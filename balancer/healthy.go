@@ -119,6 +119,9 @@ func (ep *endpoint) live() grpc.ClientConnInterface {
 	if err != nil {
 		return nil
 	}
+	if c, ok := res.SubConn.(*readyConn); ok {
+		c.conn.release() // this is no pick
+	}
 	producer, release := res.SubConn.GetOrBuildProducer(connBuilder{})
 	release()
 	return producer.(connProducer).cc

@@ -22,6 +22,7 @@ func (p *policy) addEndpoint(name string) *endpoint {
 	if a := p.route.router.options.Admission; a != nil {
 		ep.guard = a.Guard(name)
 	}
+	ep.pool.limits = p.limits()
 	p.counts[ep.counted]++
 	return ep
 }
@@ -154,8 +155,7 @@ func (p *policy) leave(gone []*endpoint) {
 	}
 	wait := p.route.router.options.RetireTimeout
 	for _, ep := range gone {
-		ep.removed = true
-		ep.flags.Or(retired)
+		ep.leaves(p)
 		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})
 	}
 	if p.retireTimer == nil {

@@ -60,6 +60,10 @@ type RouterOptions struct {
 	// RetireTimeout bounds how long an endpoint that has left stays connected for
 	// selectors whose data is from before. Default 10 s.
 	RetireTimeout time.Duration
+	// Connections says how many connections there are, and for how long each; see
+	// [Router.SetConnections] for a change at run time. Settings that Validate refuses
+	// are logged, and the default ones used.
+	Connections Connections
 }
 
 // DefaultRetireTimeout is RouterOptions.RetireTimeout unless it is set.
@@ -88,6 +92,10 @@ type Router struct {
 	// disabled are the endpoints that no pick may choose, by name: stored under mu.
 	disabled atomic.Pointer[map[string]Disabled]
 	unknown  unknownSelectors
+	// connections are the settings with their defaults, nil for the default ones:
+	// stored under mu.
+	connections      atomic.Pointer[Connections]
+	connectionTotals connectionTotals
 
 	// main is the route that outlives its policy: stored under mu.
 	main atomic.Pointer[route]
@@ -121,6 +129,11 @@ func NewRouter(o RouterOptions) *Router {
 	o.Assignment.Gate = o.Gate.gate
 	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
 	r.disabled.Store(&map[string]Disabled{})
+	if err := o.Connections.Validate(); err != nil {
+		o.Logger.Error("the settings of connections were refused; the default ones are in force", slog.Any("error", err))
+	} else {
+		r.connections.Store(o.Connections.filled())
+	}
 	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)

@@ -41,6 +41,8 @@ type Status struct {
 	// AllUnhealthy says that the probes of every endpoint fail, and that they are
 	// used all the same.
 	AllUnhealthy bool
+	// Connections count those of all endpoints.
+	Connections ConnectionCounts
 	// UnknownSelectors counts picks of RPCs that name a selector which is not
 	// declared.
 	UnknownSelectors uint64
@@ -62,6 +64,8 @@ type EndpointStatus struct {
 	Since   time.Time // when it entered State
 	Picks   uint64    // since it appeared
 	Pending int       // RPCs in flight
+	// Connections are those that it has now.
+	Connections ConnectionStates
 	// Health is what probes found; Healthy where nobody probes.
 	Health health.State
 	// Disabled says why no pick chooses it, nil if picks may.
@@ -162,6 +166,7 @@ func (rt *route) status() Status {
 		Config:           rt.config.Load(),
 		Assignment:       rt.watcher.Status(),
 		Readiness:        rt.readiness(),
+		Connections:      rt.router.connectionTotals.counts(),
 		UnknownSelectors: rt.router.unknown.count.Load(),
 		ResolverErrors:   rt.router.faults.resolverErrors.Load(),
 		EmptyUpdates:     rt.router.faults.emptyUpdates.Load(),
@@ -200,6 +205,8 @@ func (rt *route) status() Status {
 			Picks:   ep.member.Picks(),
 			Pending: ep.member.Pending(),
 			Health:  ep.cell.Load().State(),
+
+			Connections: ep.connectionStates(),
 		}
 		if d, off := rt.disabled(ep); off {
 			s.Endpoints[i].Disabled = &d
