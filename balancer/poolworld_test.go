@@ -26,6 +26,7 @@ const (
 	refuses        // at once; gRPC's backoff is a second here
 	holds          // never answers
 	hangsUp        // right after it has accepted
+	drops          // sooner, so that the connection is never READY
 )
 
 // moodyConn is a channel whose servers answer as they are told.
@@ -107,18 +108,20 @@ func (s *moodySubConn) Connect() {
 			}
 		})
 		time.AfterFunc(time.Second, func() { s.tell(connectivity.Idle) })
-	case hangsUp:
+	case hangsUp, drops:
 		s.tell(connectivity.Ready) // see RegisterHealthListener
 	}
 }
 
 // RegisterHealthListener is the last step to READY.
 func (s *moodySubConn) RegisterHealthListener(f func(lb.SubConnState)) {
-	s.fakeSubConn.RegisterHealthListener(f)
 	s.moody.mu.Lock()
-	lost := s.moody.answers[s.addr] == hangsUp
+	a := s.moody.answers[s.addr]
 	s.moody.mu.Unlock()
-	if lost {
+	if a != drops {
+		s.fakeSubConn.RegisterHealthListener(f)
+	}
+	if a == drops || a == hangsUp {
 		s.tell(connectivity.Idle)
 	}
 }

@@ -255,13 +255,13 @@ func TestG42HeirFails(t *testing.T) {
 	})
 }
 
-// TestG42HeirIsLost: a server that hangs up on each heir is dialled once a second, and
-// the old connection goes on.
+// TestG42HeirIsLost: a server that drops each heir before it is READY is dialled once
+// a second, and the old connection goes on.
 func TestG42HeirIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPoolWorld(t, Connections{MaxAge: time.Hour, Unresponsive: watched.Unresponsive, MinReady: 1}, "a")
 		old := w.cc.open("a")[0]
-		w.cc.answer("a", hangsUp)
+		w.cc.answer("a", drops)
 		wait(67 * time.Minute)
 		w.cc.dialledAt()
 		wait(time.Minute)
