@@ -83,8 +83,13 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 			break // all are excluded
 		}
 		ep := table.At(i).Handle().(*endpoint)
-		if ep.level(a.call) <= worst && a.take(ep) == taken {
-			return chosen
+		if ep.level(a.call) <= worst {
+			switch a.take(ep) {
+			case taken:
+				return chosen
+			case isFull: // its next connection is a moment away, and others may be full too
+				return queue
+			}
 		}
 		view.Exclude(i)
 		policy = instead(policy)
@@ -123,6 +128,8 @@ func (a *attempt) scan(table *selection.Table) verdict {
 			switch a.take(ep) {
 			case taken:
 				return chosen
+			case isFull:
+				return queue
 			case notAdmitted:
 				v, a.first = turnedAway, ep
 			}
