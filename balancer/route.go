@@ -39,6 +39,10 @@ type route struct {
 	resolverError atomic.Pointer[error]
 	configError   atomic.Pointer[error]
 
+	// probing says that ConnectOne waits to be carried out: stored true by who asks,
+	// false by the policy's goroutine.
+	probing atomic.Bool
+
 	// slots are the selectors: stored under the Router's mu, loaded by picks.
 	slots atomic.Pointer[slotTable]
 	// planning is held while plans are made and stored, so that an older one never comes

@@ -12,9 +12,21 @@ import (
 // last one that is needed, which is nearly always among the first.
 func (p *policy) keepReady() {
 	want := p.limits().MinReady
+	if p.route != nil && p.route.probing.Load() && len(p.view.endpoints) > 0 {
+		want = max(1, want)
+	}
 	if want == 0 {
 		return
 	}
+	if p.connectUpTo(want) {
+		p.route.probing.Store(false)
+	}
+}
+
+// connectUpTo does that, and says whether one endpoint at least is READY or on the
+// way.
+func (p *policy) connectUpTo(want int) bool {
+	all := want
 	var idle []*endpoint
 	for _, ep := range p.view.endpoints {
 		if ep.flags.Load()&barred != 0 {
@@ -31,7 +43,7 @@ func (p *policy) keepReady() {
 			idle = append(idle, ep)
 		}
 		if want == 0 {
-			return
+			return true
 		}
 	}
 	now := time.Now()
@@ -51,11 +63,25 @@ func (p *policy) keepReady() {
 		want--
 	}
 	if want == 0 || wait == 0 {
-		return
+		return want < all
 	}
 	if p.standbyTimer == nil {
 		p.standbyTimer = time.AfterFunc(wait, func() { p.post(func(*inbox) {}) })
 	} else {
 		p.standbyTimer.Reset(wait)
+	}
+	return want < all
+}
+
+// ConnectOne has one endpoint of the channel connected, if none is or is on its way,
+// though no RPC wants one: that is how to find out whether a target works again which
+// nobody calls because it failed. It returns at once. Without an endpoint, or while
+// the channel is idle, the wish is kept. It may be called concurrently.
+func (r *Router) ConnectOne() {
+	for _, rt := range r.routes() {
+		rt.probing.Store(true)
+		if p := rt.policy.Load(); p != nil {
+			p.post(func(*inbox) {})
+		}
 	}
 }

@@ -236,17 +236,38 @@ func (d *driver) disable(p *pool, reason string) {
 }
 
 // watch reports the states of p's channel until ctx is done, and keeps it awake: a
-// standby has to be warm when it is needed.
+// standby has to be warm when it is needed, and has to know its endpoints for that.
+// How many of them are connected is MinReady. Where that is none, a target that has
+// failed is connected all the same: idle does not undo a failure, and RPCs, which go
+// elsewhere, would never find out that it is back.
 func (d *driver) watch(ctx context.Context, p *pool) {
 	for {
 		s := d.observe(p)
 		if s == connectivity.Idle {
 			p.cc.Connect()
+			if d.failed(p) {
+				p.router.ConnectOne()
+			}
 		}
 		if s == connectivity.Shutdown || !p.cc.WaitForStateChange(ctx, s) {
 			return
 		}
 	}
+}
+
+// failed says whether some group takes p for down, or for about to be.
+func (d *driver) failed(p *pool) bool {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.groups {
+		for _, t := range g.machine.Targets(now) {
+			if t.Name == p.id && !t.State.Available() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // closePool closes p; nothing is begun for it afterwards.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
@@ -136,14 +137,23 @@ func TestIdleIsNotDown(t *testing.T) {
 
 // A sharded primary whose assignment comes late is left for the plain target after
 // its grace, and taken back once it can be used, though no RPC goes there to find
-// that out.
+// that out. Nor does it take a connection that is kept for no RPC.
 func TestShardedPrimaryComesLate(t *testing.T) {
 	t.Parallel()
-	t.Skip("needs MinReady, which is not wired yet: nothing connects to a target that is down and IDLE")
+	for _, minReady := range []int{0, -1} {
+		t.Run(fmt.Sprint("MinReady ", minReady), func(t *testing.T) {
+			t.Parallel()
+			primaryComesLate(t, minReady)
+		})
+	}
+}
+
+func primaryComesLate(t *testing.T, minReady int) {
+	t.Helper()
 	c := sdktest.NewCluster(t, "e1")
 	c.SetEndpoints()
 	plain := startPlaces(t, "plain")["plain"]
-	client := shardedFirst(t, c, plain, 0, failover.Options{Recovery: 100 * time.Millisecond})
+	client := shardedFirst(t, c, plain, minReady, failover.Options{Recovery: 100 * time.Millisecond})
 	who := func() string {
 		name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
 		if err != nil {
@@ -157,6 +167,72 @@ func TestShardedPrimaryComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "sharded", func() bool { return who() == "e1" })
+}
+
+// The endpoints of a target that are connected without RPCs are as many as it says,
+// one if it says nothing, and from the update on that says something else.
+func TestG34MinReadyOfATarget(t *testing.T) {
+	t.Parallel()
+	c := sdktest.NewCluster(t, "e1", "e2", "e3")
+	c.Sharding().AssignEven(testTarget, "e1", "e2", "e3")
+	main := startPlaces(t, "main")["main"]
+	top := func(minReady int, targets ...string) sdk.Topology {
+		return sdk.Topology{
+			Targets: []sdk.TargetConfig{
+				{Name: "main", URI: main.Addr(), MinReady: -1},
+				{Name: "standby", URI: c.Target(), Profile: "sharded", MinReady: minReady},
+			},
+			Groups: []sdk.GroupConfig{group("default", targets...)},
+		}
+	}
+	client := dialGroups(t, top(-1, "main", "standby"),
+		sdk.WithDialProfile("sharded", sdk.WithResolvers(c.Resolver()), quickService(c), sdk.WithSharding(testSharding()),
+			sdk.WithConnections(balancer.Connections{Streams: 7})))
+	standby := func() sdk.TargetStatus {
+		for _, s := range client.Status().Targets {
+			if s.Name == "standby" {
+				return s
+			}
+		}
+		t.Fatal("no standby")
+		return sdk.TargetStatus{}
+	}
+	accepted := func() (n int) {
+		for _, b := range c.Backends() {
+			n += b.Connections().Accepted
+		}
+		return n
+	}
+	eventually(t, "the assignment", func() bool { return standby().Router.Generation > 0 })
+	if n := accepted(); n != 0 {
+		t.Errorf("%d connections, want none", n)
+	}
+	for _, step := range []struct {
+		minReady, want int
+		targets        []string
+	}{
+		{0, 0, []string{"standby"}}, // alone
+		{0, 1, []string{"main", "standby"}},
+		{2, 2, []string{"main", "standby"}},
+		{3, 3, []string{"main", "standby"}},
+		{-1, 3, []string{"main", "standby"}}, // none is closed for it
+	} {
+		if _, err := client.UpdateTopology(top(step.minReady, step.targets...)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprintf("%d connections", step.want), func() bool {
+			ready := 0
+			for _, e := range standby().Router.Endpoints {
+				if e.State == connectivity.Ready {
+					ready++
+				}
+			}
+			return ready == step.want
+		})
+		if n := accepted(); n != step.want {
+			t.Errorf("MinReady %d: %d connections, want %d", step.minReady, n, step.want)
+		}
+	}
 }
 
 // One target that cannot be resolved at the start does not keep the other one from

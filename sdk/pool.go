@@ -47,7 +47,8 @@ type pool struct {
 	keyOptions []interceptors.KeyOption
 	ownKeys    atomic.Pointer[keys] // from WithSharding or WithKeyHeader; nil without
 	keys       atomic.Pointer[keys] // for the header of the config in force
-	settings   *settings            // in force; the Client's mu guards it
+	settings   *settings            // in force; the Client's mu guards it, and limits
+	limits     balancer.Connections // what the Router was told last
 
 	verdicts verdicts
 }
@@ -60,7 +61,7 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 	if err := errors.Join(err, ownErr); err != nil {
 		return nil, err
 	}
-	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, settings: s, calls: newCalls()}
+	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, settings: s, limits: s.router.Connections, calls: newCalls()}
 	p.alive, p.end = context.WithCancel(context.Background())
 	if err := p.setKeys(s); err != nil {
 		return nil, err

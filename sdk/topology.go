@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 )
 
@@ -36,7 +37,8 @@ type TargetConfig struct {
 	Sharding *Sharding
 	// MinReady is how many endpoints are kept connected without traffic, so that the
 	// target can take over at once. Zero means 1 in a group of several targets, else
-	// what WithConnections says; a negative number none.
+	// what WithConnections says; a negative number none, but that one is connected
+	// while the target is down, which is how it comes back.
 	MinReady int
 	// ErrorRatio, if set, takes the target for down while too many of its RPCs fail,
 	// though it is connected.
@@ -94,6 +96,21 @@ type member struct {
 	standby  bool // listed in a group of several
 	plain    bool // not declared, but listed by its dial target
 	settings *settings
+}
+
+// connections are the settings of the target's connections: those of WithConnections,
+// but for MinReady.
+func (m *member) connections() balancer.Connections {
+	c := m.settings.router.Connections
+	switch n := m.config.MinReady; {
+	case n > 0:
+		c.MinReady = n
+	case n < 0:
+		c.MinReady = 0
+	case m.standby:
+		c.MinReady = 1
+	}
+	return c
 }
 
 // plan is a Topology that was found good.

@@ -179,6 +179,10 @@ func (c *Client) dialPool(m *member) (*pool, error) {
 // configure gives p the settings of its target that may change while it is there.
 func (c *Client) configure(p *pool, m *member) {
 	p.reconfigure(m.settings)
+	if limits := m.connections(); limits != p.limits {
+		p.limits = limits
+		_ = p.router.SetConnections(limits) // Dial has checked the settings
+	}
 	c.driver.setRatio(p, m.config.ErrorRatio)
 	c.driver.disable(p, c.off[p.name])
 	if m.standby && p.watching == nil {
