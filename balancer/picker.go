@@ -3,6 +3,7 @@ package balancer
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -80,14 +81,18 @@ func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 func (p *picker) inFull(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, error) {
 	var a attempt // set in place: it is large
 	a.pub, a.call, a.info = p.cur.Load(), call, info
-	return p.looks(&a)
+	res, err := p.looks(&a)
+	runtime.KeepAlive(a.slot) // see bygone
+	return res, err
 }
 
 // goOn is inFull for a pick that has passed over a candidate.
 func (p *picker) goOn(info lb.PickInfo, call *callinfo.Call, passed passed) (lb.PickResult, error) {
 	var a attempt
 	a.pub, a.call, a.info, a.passed = p.cur.Load(), call, info, passed
-	return p.looks(&a)
+	res, err := p.looks(&a)
+	runtime.KeepAlive(a.slot) // see bygone
+	return res, err
 }
 
 // looks is a pick with all that may be: if nothing is found it says so, and looks
@@ -155,7 +160,7 @@ func (a *attempt) counts() *counters {
 	if a.slot == nil {
 		return &nobodys
 	}
-	return &a.slot.selector.counts
+	return a.slot.selector.counts
 }
 
 // settled notes that the call waits no more.

@@ -112,7 +112,7 @@ type Router struct {
 	closed bool
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
-	removed   counters
+	bygone    bygone
 	// removing are the selectors whose builds have to end yet: added to under mu.
 	removing sync.WaitGroup
 
@@ -143,7 +143,7 @@ func NewRouter(o RouterOptions) *Router {
 	} else {
 		r.connections.Store(o.Connections.filled())
 	}
-	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
+	r.selectors = []*Selector{{name: DefaultSelector, router: r, counts: new(counters)}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)
 	}

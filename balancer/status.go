@@ -241,7 +241,7 @@ func (rt *route) selectors() (all []SelectorStatus, total PickCounts) {
 	r := rt.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	total = r.removed.counts()
+	total = r.bygone.counts()
 	for _, sl := range rt.slots.Load().all() {
 		s := sl.status()
 		total.add(s.Picks)
