@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -60,8 +61,8 @@ var kinds = map[string]func(context.Context, grpc.ClientConnInterface, ...grpc.C
 		if err := s.CloseSend(); err != nil {
 			return "", err
 		}
-		if _, err := s.Recv(); err != io.EOF {
-			return "", fmt.Errorf("after the end: %v, want io.EOF", err)
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("after the end: %w, want io.EOF", err)
 		}
 		return who, nil
 	},
@@ -322,7 +323,7 @@ func TestG07StreamsStay(t *testing.T) {
 		t.Errorf("the RPC in flight: %q, %v", a.from, a.err)
 	}
 	_ = s.CloseSend()
-	if _, err := s.Recv(); err != io.EOF {
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end of the stream: %v", err)
 	}
 }
