@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // publishPolicies puts the policies in force that the LB config asks for, and a
@@ -58,6 +59,27 @@ func (r *Router) list(rt *route, selectors map[string]selection.Policy) {
 		r.options.Logger.Info("the LB config does not list a selector any more; what others have published of it stays",
 			slog.String("selector", s.name), slog.Bool("removed", s.name != DefaultSelector && r.Selector(s.name) != s))
 	}
+	for _, rt := range routes {
+		rt.wakeUp()
+	}
+	r.changes.send()
+}
+
+// Withdraw forgets what a source has said of a selector: the newest word of another
+// source takes its place if it was in force, and a named selector that nobody else
+// has spoken of is removed. It does nothing if the source has said nothing, or the
+// Router is closed.
+func (r *Router) Withdraw(name string, source Source) {
+	handle := callinfo.Selector(name)
+	r.mu.Lock()
+	routes := r.allRoutes()
+	i := slices.IndexFunc(r.selectors, func(s *Selector) bool { return s.handle == handle })
+	if source >= sources || i < 0 || r.closed || r.selectors[i].said[source] == nil {
+		r.mu.Unlock()
+		return
+	}
+	r.selectors[i].withdraw(source, routes)
+	r.mu.Unlock()
 	for _, rt := range routes {
 		rt.wakeUp()
 	}

@@ -139,7 +139,6 @@ func TestIdleIsNotDown(t *testing.T) {
 // that out.
 func TestShardedPrimaryComesLate(t *testing.T) {
 	t.Parallel()
-	t.Skip("needs MinReady, which is not wired yet: nothing connects to a target that is down and IDLE")
 	c := sdktest.NewCluster(t, "e1")
 	c.SetEndpoints()
 	plain := startPlaces(t, "plain")["plain"]

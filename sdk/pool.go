@@ -53,8 +53,9 @@ type pool struct {
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(key poolKey, target string, s *settings) (*pool, error) {
-	full, builder, err := splitTarget(target, s.resolvers)
+func dialPool(m *member) (*pool, error) {
+	key, s := m.key, m.settings
+	full, builder, err := splitTarget(m.target, s.resolvers)
 	j := &joint{target: key.name, provider: s.channelProvider()}
 	own, ownErr := j.ownOptions(s)
 	if err := errors.Join(err, ownErr); err != nil {
@@ -65,7 +66,7 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 	if err := p.setKeys(s); err != nil {
 		return nil, err
 	}
-	options := s.router
+	options := m.router()
 	if options.Logger != nil {
 		options.Logger = options.Logger.With("target", j.target)
 	}
@@ -106,7 +107,9 @@ func (p *pool) setKeys(s *settings) error {
 
 // reconfigure puts in force what of s a channel that is there can follow. The
 // caller holds the Client's mu.
-func (p *pool) reconfigure(s *settings) {
+func (p *pool) reconfigure(m *member) {
+	_ = p.router.SetOptions(m.router()) // plan has checked them
+	s := m.settings
 	if p.settings == s {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 )
 
@@ -94,6 +95,20 @@ type member struct {
 	standby  bool // listed in a group of several
 	plain    bool // not declared, but listed by its dial target
 	settings *settings
+}
+
+// router is the settings of the target's Router.
+func (m *member) router() balancer.RouterOptions {
+	o := m.settings.router
+	switch n := m.config.MinReady; {
+	case n > 0:
+		o.Connections.MinReady = n
+	case n < 0:
+		o.Connections.MinReady = 0
+	case m.standby:
+		o.Connections.MinReady = 1
+	}
+	return o
 }
 
 // plan is a Topology that was found good.
