@@ -98,7 +98,7 @@ func (s *Selector) withdraw(source Source, routes []*route) {
 		}
 	}
 	if s.said[newest] == nil {
-		if s != s.router.selectors[0] { // else the next publication FromDefault is the first word again
+		if s != s.router.selectors[0] {
 			s.router.removing.Add(1)
 			gone := s.router.remove(s)
 			go func() { // a build may be the user's and slow; Close of the Router waits
@@ -107,6 +107,8 @@ func (s *Selector) withdraw(source Source, routes []*route) {
 					sl.close()
 				}
 			}()
+		} else if s.rule.source == source { // until the first publication FromDefault
+			s.put(selection.P2C(), FromDefault, routes)
 		}
 		return
 	}

@@ -51,11 +51,11 @@ const keptSwitches = 256
 // something of a target steps them, under mu and within microseconds; one goroutine
 // steps them when time alone changes something, and logs.
 type driver struct {
-	logger  *slog.Logger
-	began   time.Time
-	checker health.Checker // tells whether a target that failed too often works again
+	logger *slog.Logger
+	began  time.Time
 
-	mu      sync.Mutex // guards groups, what is in them, and untold
+	mu      sync.Mutex     // guards the fields below it
+	checker health.Checker // tells whether a target that failed too often works again
 	groups  []*group
 	untold  []Switch      // to be logged, in order
 	changed chan struct{} // closed by the next switch, or end of a group
@@ -65,10 +65,17 @@ type driver struct {
 	done   chan struct{}
 }
 
-func newDriver(l *slog.Logger, checker health.Checker) *driver {
+func newDriver(l *slog.Logger) *driver {
 	return &driver{
-		logger: l, began: time.Now(), checker: checker, changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
+		logger: l, began: time.Now(), changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
 	}
+}
+
+// probeBy has c tell whether targets work again.
+func (d *driver) probeBy(c health.Checker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.checker = c
 }
 
 // run ends with close, which waits for it.
@@ -215,13 +222,15 @@ func seen(s connectivity.State) (failover.Connectivity, bool) {
 	return 0, false // SHUTDOWN is our own doing
 }
 
-// judge takes in what another signal says of p.
-func (d *driver) judge(p *pool, s failover.Signal, good bool) {
+// judge takes in what another signal says of p. It is read under mu, so that of two
+// who do that nobody tells an older one last.
+func (d *driver) judge(p *pool, s failover.Signal, good func() bool) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.verdicts.bad[s] = !good
-	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Judge(p.id, s, good, now) })
+	is := good()
+	p.verdicts.bad[s] = !is
+	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Judge(p.id, s, is, now) })
 }
 
 // disable takes p out for a reason, or puts it back for "".
@@ -231,7 +240,7 @@ func (d *driver) disable(p *pool, reason string) {
 	p.verdicts.disabled = reason
 	d.mu.Unlock()
 	if !same {
-		d.judge(p, failover.ByOperator, reason == "")
+		d.judge(p, failover.ByOperator, func() bool { return reason == "" })
 	}
 }
 

@@ -162,7 +162,7 @@ func (s *settings) plan(t Topology) (*plan, error) {
 		if other := byPlace[place]; other != nil {
 			return other, nil
 		}
-		m := &member{key: poolKey{c.Name, full, c.Profile}, target: c.URI, config: c, settings: profile}
+		m := &member{key: poolKey{name: c.Name, uri: full, profile: c.Profile}, target: c.URI, config: c, settings: profile}
 		if c.Sharding != nil {
 			own := *profile
 			own.sharding, own.header = c.Sharding, ""
