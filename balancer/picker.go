@@ -155,7 +155,7 @@ func (a *attempt) counts() *counters {
 	if a.slot == nil {
 		return &nobodys
 	}
-	return &a.slot.selector.counts
+	return a.slot.selector.counts
 }
 
 // settled notes that the call waits no more.

@@ -104,6 +104,7 @@ type Router struct {
 	// connections are the settings with their defaults, nil for the default ones:
 	// stored under mu.
 	connections      atomic.Pointer[Connections]
+	revived          atomic.Bool // see Revive
 	connectionTotals connectionTotals
 
 	// main is the route that outlives its policy: stored under mu.
@@ -114,7 +115,7 @@ type Router struct {
 	closed bool
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
-	removed   counters
+	removed   removedCounts
 	// removing are the selectors whose builds have to end yet: added to under mu.
 	removing sync.WaitGroup
 
@@ -143,7 +144,7 @@ func NewRouter(o RouterOptions) *Router {
 	} else {
 		r.connections.Store(o.Connections.filled())
 	}
-	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
+	r.selectors = []*Selector{{name: DefaultSelector, router: r, counts: new(counters)}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)
 	}

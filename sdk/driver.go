@@ -194,8 +194,34 @@ func (d *driver) observe(p *pool) connectivity.State {
 		now := time.Now()
 		p.verdicts.told.Store(int32(s))
 		d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+		switch c {
+		case failover.Up:
+			p.router.Revive(false)
+		case failover.Dormant:
+			// Without RPCs and with no endpoint to be kept connected, nothing else would find
+			// out that it is up again, and so no RPCs would come.
+			p.router.Revive(d.awaited(p, now))
+		}
 	}
 	return s
+}
+
+// awaited says whether a group waits for p to come back. The caller holds mu.
+func (d *driver) awaited(p *pool, now time.Time) bool {
+	if p.verdicts.disabled != "" {
+		return false
+	}
+	for _, g := range d.groups {
+		if g.members[p.id] != p {
+			continue
+		}
+		for _, t := range g.machine.Targets(now) {
+			if t.Name == p.id && (t.State == failover.Recovering || t.State == failover.Down) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // suspect takes in the state of p's channel for an RPC that could not be sent, before
