@@ -37,7 +37,7 @@ func (c *counters) add(o *counters) {
 // sent counts an attempt of a pick that has no more of s than its plan.
 func (s *Selector) sent(call *callinfo.Call, ep *endpoint) {
 	s.counts.sent(call, ep)
-	runtime.KeepAlive(s) // see bygone
+	runtime.KeepAlive(s) // see removedCounts
 }
 
 // refused counts a candidate of such a pick.
@@ -46,42 +46,40 @@ func (s *Selector) refused() {
 	runtime.KeepAlive(s)
 }
 
-// bygone is what the picks of selectors have counted that were removed. A pick that
-// had found its selector before counts when it is over, so the counters stay apart
-// until nobody has the selector any more, which the garbage collector knows. So picks
-// keep their selector alive until they have counted. The Router's mu guards it.
-type bygone struct {
-	total counters
-	late  map[*counters]struct{}
-}
-
-// part takes over the counters of a selector that is removed. Called under mu.
-func (r *Router) part(s *Selector) {
-	if r.bygone.late == nil {
-		r.bygone.late = make(map[*counters]struct{})
-	}
-	r.bygone.late[s.counts] = struct{}{}
-	runtime.AddCleanup(s, r.forgotten, s.counts)
-}
-
-// forgotten adds up the counters of a selector that nobody has any more.
-func (r *Router) forgotten(c *counters) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bygone.total.add(c)
-	delete(r.bygone.late, c)
-}
-
-// counts is their sum.
-func (b *bygone) counts() PickCounts {
-	n := b.total.counts()
-	for c := range b.late {
-		n.add(c.counts())
-	}
-	return n
-}
-
 // faults count what the name resolver got wrong, and updates what it said.
 type faults struct {
 	updates, resolverErrors, emptyUpdates, configErrors atomic.Uint64
+}
+
+// removedCounts is what selectors had counted that are removed. The Router's mu
+// guards it.
+type removedCounts struct {
+	sum counters
+	// open are counts that may still grow: a pick that began before the removal, or a
+	// user's handle, still leads to their selector. Picks keep their selector alive until
+	// they have counted.
+	open map[*counters]bool
+}
+
+// keep takes in the counts of s, which is removed. They are added up once nothing
+// can lead a pick to s any more.
+func (rc *removedCounts) keep(r *Router, s *Selector) {
+	if rc.open == nil {
+		rc.open = make(map[*counters]bool)
+	}
+	rc.open[s.counts] = true
+	runtime.AddCleanup(s, func(c *counters) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(rc.open, c)
+		rc.sum.add(c)
+	}, s.counts)
+}
+
+func (rc *removedCounts) counts() PickCounts {
+	total := rc.sum.counts()
+	for c := range rc.open {
+		total.add(c.counts())
+	}
+	return total
 }

@@ -82,7 +82,7 @@ func (p *picker) inFull(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, e
 	var a attempt // set in place: it is large
 	a.pub, a.call, a.info = p.cur.Load(), call, info
 	res, err := p.looks(&a)
-	runtime.KeepAlive(a.slot) // see bygone
+	runtime.KeepAlive(a.slot) // see removedCounts
 	return res, err
 }
 
@@ -91,7 +91,7 @@ func (p *picker) goOn(info lb.PickInfo, call *callinfo.Call, passed passed) (lb.
 	var a attempt
 	a.pub, a.call, a.info, a.passed = p.cur.Load(), call, info, passed
 	res, err := p.looks(&a)
-	runtime.KeepAlive(a.slot) // see bygone
+	runtime.KeepAlive(a.slot) // see removedCounts
 	return res, err
 }
 
@@ -209,7 +209,7 @@ func (a *attempt) findSlot() error {
 	a.slot = slots.main
 	router := a.pub.route.router
 	router.unknownSelector(a.call)
-	if router.options.RefuseUnknownSelectors {
+	if router.live.Load().refuseUnknownSelectors {
 		// The name is the program's and no key.
 		return status.Errorf(codes.Unavailable, "slicewire: target %q: the RPC names the selector %q, which is not declared", a.pub.target, a.call.Selector.Value())
 	}
@@ -326,8 +326,8 @@ func (rt *route) disabled(ep *endpoint) (Disabled, bool) {
 // wait for ready are picked again when that may have changed.
 func (p *picker) refusedError(a *attempt, ep *endpoint) error {
 	var wait time.Duration
-	if ep.guard != nil {
-		wait = ep.guard.RetryAfter()
+	if g := ep.guard.Load(); g != nil {
+		wait = (*g).RetryAfter()
 	}
 	p.policy.wakeAfter(wait)
 	return fmt.Errorf("slicewire: target %q: selector %q: admission refused every candidate; endpoint %q may be asked again in %v",

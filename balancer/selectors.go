@@ -117,7 +117,7 @@ func (r *Router) remove(s *Selector) (gone []*slot) {
 		gone = append(gone, t.find(s))
 		rt.slots.Store(&slotTable{t.main, slices.DeleteFunc(slices.Clone(t.named), func(sl *slot) bool { return sl.selector == s })})
 	}
-	r.part(s)
+	r.removed.keep(r, s)
 	s.closed = true
 	return gone
 }
@@ -158,7 +158,7 @@ func (r *Router) unknownSelector(call *callinfo.Call) {
 	r.unknown.count.Add(1)
 	if r.unknown.logs.now() {
 		instead := "the default selector routes it"
-		if r.options.RefuseUnknownSelectors {
+		if r.live.Load().refuseUnknownSelectors {
 			instead = "it fails"
 		}
 		r.options.Logger.Warn("an RPC names an unknown selector; "+instead, slog.String("selector", call.Selector.Value()))

@@ -6,27 +6,35 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
+// Revive keeps one endpoint connected without any RPC, as if MinReady were at least
+// 1, until it is told not to. It is for who sends no RPC to a target that has failed
+// and would never learn that it works again. It may be called concurrently.
+func (r *Router) Revive(on bool) {
+	if r.revived.Swap(on) == on || !on {
+		return
+	}
+	r.mu.Lock()
+	routes := r.allRoutes()
+	r.mu.Unlock()
+	for _, rt := range routes {
+		if p := rt.policy.Load(); p != nil {
+			p.post(func(*inbox) {})
+		}
+	}
+}
+
 // keepReady connects endpoints until MinReady of them are READY or on the way, the
 // first in the resolver's order (row G-34). One that fails does not count, so
 // another one takes its place; it retries by itself (A62). The look ends with the
 // last one that is needed, which is nearly always among the first.
 func (p *policy) keepReady() {
 	want := p.limits().MinReady
-	if p.route != nil && p.route.probing.Load() && len(p.view.endpoints) > 0 {
-		want = max(1, want)
+	if p.route != nil && p.route.router.revived.Load() {
+		want = max(want, 1)
 	}
 	if want == 0 {
 		return
 	}
-	if p.connectUpTo(want) {
-		p.route.probing.Store(false)
-	}
-}
-
-// connectUpTo does that, and says whether one endpoint at least is READY or on the
-// way.
-func (p *policy) connectUpTo(want int) bool {
-	all := want
 	var idle []*endpoint
 	for _, ep := range p.view.endpoints {
 		if ep.flags.Load()&barred != 0 {
@@ -43,7 +51,7 @@ func (p *policy) connectUpTo(want int) bool {
 			idle = append(idle, ep)
 		}
 		if want == 0 {
-			return true
+			return
 		}
 	}
 	now := time.Now()
@@ -63,25 +71,11 @@ func (p *policy) connectUpTo(want int) bool {
 		want--
 	}
 	if want == 0 || wait == 0 {
-		return want < all
+		return
 	}
 	if p.standbyTimer == nil {
 		p.standbyTimer = time.AfterFunc(wait, func() { p.post(func(*inbox) {}) })
 	} else {
 		p.standbyTimer.Reset(wait)
-	}
-	return want < all
-}
-
-// ConnectOne has one endpoint of the channel connected, if none is or is on its way,
-// though no RPC wants one: that is how to find out whether a target works again which
-// nobody calls because it failed. It returns at once. Without an endpoint, or while
-// the channel is idle, the wish is kept. It may be called concurrently.
-func (r *Router) ConnectOne() {
-	for _, rt := range r.routes() {
-		rt.probing.Store(true)
-		if p := rt.policy.Load(); p != nil {
-			p.post(func(*inbox) {})
-		}
 	}
 }

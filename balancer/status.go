@@ -228,8 +228,8 @@ func (rt *route) status() Status {
 		if d, off := rt.disabled(ep); off {
 			s.Endpoints[i].Disabled = &d
 		}
-		if ep.guard != nil {
-			s.Endpoints[i].RetryAfter = ep.guard.RetryAfter()
+		if g := ep.guard.Load(); g != nil {
+			s.Endpoints[i].RetryAfter = (*g).RetryAfter()
 		}
 	}
 	return s
@@ -241,7 +241,7 @@ func (rt *route) selectors() (all []SelectorStatus, total PickCounts) {
 	r := rt.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	total = r.bygone.counts()
+	total = r.removed.counts()
 	for _, sl := range rt.slots.Load().all() {
 		s := sl.status()
 		total.add(s.Picks)

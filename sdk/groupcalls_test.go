@@ -135,7 +135,7 @@ func TestG02G03ChoiceOfGroup(t *testing.T) {
 }
 
 // An unknown name goes to the default group, counted each time and logged once a
-// second; nothing of it is silent. Where that was asked for the RPC fails.
+// second; nothing of it is silent. Where that was asked for the RPC fails (row G-04).
 func TestME10G04UnknownGroup(t *testing.T) {
 	t.Parallel()
 	p := startPlaces(t, "main", "read")

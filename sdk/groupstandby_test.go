@@ -32,7 +32,7 @@ func TestG06StandbyNeverUsed(t *testing.T) {
 
 // The user's idle timeout puts channels to sleep, and takes nobody out of the group:
 // the primary serves again when asked, and the standby takes over as if nothing had
-// been.
+// been (rows G-06, G-39).
 func TestG06G39StandbyAfterIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const recovery = 200 * time.Millisecond
@@ -137,36 +137,31 @@ func TestIdleIsNotDown(t *testing.T) {
 
 // A sharded primary whose assignment comes late is left for the plain target after
 // its grace, and taken back once it can be used, though no RPC goes there to find
-// that out. Nor does it take a connection that is kept for no RPC.
-func TestShardedPrimaryComesLate(t *testing.T) {
+// that out, and whether or not an endpoint is kept connected.
+func TestG34ShardedPrimaryComesLate(t *testing.T) {
 	t.Parallel()
-	for _, minReady := range []int{0, -1} {
-		t.Run(fmt.Sprint("MinReady ", minReady), func(t *testing.T) {
+	for name, minReady := range map[string]int{"MinReady 1": 0, "MinReady none": -1} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			primaryComesLate(t, minReady)
+			c := sdktest.NewCluster(t, "e1", "e2")
+			c.SetEndpoints()
+			plain := startPlaces(t, "plain")["plain"]
+			client := shardedFirst(t, c, plain, minReady, failover.Options{Recovery: 100 * time.Millisecond})
+			who := func() string {
+				name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
+				if err != nil {
+					return ""
+				}
+				return name
+			}
+			eventually(t, "plain", func() bool { return who() == "plain" })
+			c.Sharding().AssignEven(testTarget, "e1", "e2")
+			if err := c.Resolve("e1", "e2"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "sharded", func() bool { return who() == "e1" })
 		})
 	}
-}
-
-func primaryComesLate(t *testing.T, minReady int) {
-	t.Helper()
-	c := sdktest.NewCluster(t, "e1")
-	c.SetEndpoints()
-	plain := startPlaces(t, "plain")["plain"]
-	client := shardedFirst(t, c, plain, minReady, failover.Options{Recovery: 100 * time.Millisecond})
-	who := func() string {
-		name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
-		if err != nil {
-			return ""
-		}
-		return name
-	}
-	eventually(t, "plain", func() bool { return who() == "plain" })
-	c.Sharding().AssignEven(testTarget, "e1")
-	if err := c.Resolve("e1"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "sharded", func() bool { return who() == "e1" })
 }
 
 // The endpoints of a target that are connected without RPCs are as many as it says,

@@ -37,7 +37,7 @@ func TestPicksOfRemovedSelectorsCount(t *testing.T) {
 	kept := func() int {
 		router.mu.Lock()
 		defer router.mu.Unlock()
-		return len(router.bygone.late)
+		return len(router.removed.open)
 	}
 	for range 100 {
 		if kept() == 0 {
