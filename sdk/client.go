@@ -173,7 +173,7 @@ func (c *Client) close(ctx context.Context) error {
 		c.table.Store(nil)
 		pools := slices.Collect(maps.Values(c.pools))
 		for _, p := range pools {
-			p.unwatch()
+			c.driver.unwatch(p)
 			p.calls.seal()
 		}
 		for key, d := range c.leaving {

@@ -267,6 +267,7 @@ func (d *driver) disable(p *pool, reason string) {
 	d.mu.Unlock()
 	if !same {
 		d.judge(p, failover.ByOperator, func() bool { return reason == "" })
+		d.observe(p) // it may be waited for now, or no more
 	}
 }
 
@@ -282,6 +283,20 @@ func (d *driver) watch(ctx context.Context, p *pool) {
 			return
 		}
 	}
+}
+
+// unwatch ends what watches p, and keeps it connected for a group that waits for it.
+// The caller holds the Client's mu.
+func (d *driver) unwatch(p *pool) {
+	if p.watching == nil {
+		return
+	}
+	p.watching()
+	p.watching = nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.verdicts.watched.Store(false)
+	p.router.Revive(false)
 }
 
 // closePool closes p; nothing is begun for it afterwards.

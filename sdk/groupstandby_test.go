@@ -164,6 +164,68 @@ func TestG34ShardedPrimaryComesLate(t *testing.T) {
 	}
 }
 
+// Nobody connects to a target that is down while an operator has it out. Then it is
+// tried, and serves; and once no other target is in its group, RPCs alone connect it.
+func TestG34NotConnectedForNobody(t *testing.T) {
+	t.Parallel()
+	c := sdktest.NewCluster(t, "e1", "e2")
+	c.SetEndpoints()
+	plain := startPlaces(t, "plain")["plain"]
+	client := shardedFirst(t, c, plain, -1, failover.Options{Recovery: 100 * time.Millisecond})
+	c.Sharding().AssignEven(testTarget, "e1", "e2")
+	e1 := c.Backend("e1")
+	is := func(state connectivity.State, endpoints int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d endpoints, %v", endpoints, state), func() bool {
+			s := client.Status().Targets[0]
+			return s.State == state && len(s.Router.Endpoints) == endpoints
+		})
+	}
+	resolve := func(names ...string) {
+		t.Helper()
+		if err := c.Resolve(names...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "plain", func() bool { return client.Group("").Current() == "plain" })
+	if err := client.SetTargetEnabled("sharded", false, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	resolve("e1")
+	is(connectivity.Idle, 1)
+	if n := e1.Connections().Accepted; n != 0 {
+		t.Errorf("%d connections to a target that is disabled", n)
+	}
+	e1.Kill()
+	if err := client.SetTargetEnabled("sharded", true, ""); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.TransientFailure, 1)
+
+	top := client.Topology()
+	top.Groups[0].Targets = []string{"sharded"}
+	if _, err := client.UpdateTopology(top); err != nil {
+		t.Fatal(err)
+	}
+	if err := e1.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.Ready, 1) // by itself, for it has failed
+	if err := e1.GoAway(); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.Idle, 1)
+	resolve("e1", "e2")
+	is(connectivity.Idle, 2)
+	if n := c.Backend("e2").Connections().Accepted; n != 0 {
+		t.Errorf("%d connections that no RPC wants", n)
+	}
+	name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, 10*time.Second), "alice"), "")
+	if err != nil || name != "e1" {
+		t.Errorf("answered by %q, %v", name, err)
+	}
+}
+
 // The endpoints of a target that are connected without RPCs are as many as it says,
 // one if it says nothing, and from the update on that says something else.
 func TestG34MinReadyOfATarget(t *testing.T) {

@@ -193,16 +193,7 @@ func (c *Client) configure(p *pool, m *member) {
 		p.background.Go(func() { c.driver.watch(ctx, p) })
 	}
 	if !m.standby {
-		p.unwatch()
-	}
-}
-
-// unwatch ends what watches p. The caller holds the Client's mu.
-func (p *pool) unwatch() {
-	if p.watching != nil {
-		p.watching()
-		p.watching = nil
-		p.verdicts.watched.Store(false)
+		c.driver.unwatch(p)
 	}
 }
 
