@@ -62,10 +62,10 @@ func (p places) randomConfig(r *rand.Rand) configsource.Config {
 		c.Breaker = &configsource.Breaker{MinThroughput: new(1 + r.IntN(3))}
 	}
 	if maybe() {
-		c.Health = &configsource.Health{Probing: configsource.Probing{Checker: configsource.Checker{Kind: "grpc"}, FailAfter: new(1 + r.IntN(2))}}
+		c.Health = &configsource.Health{Checker: configsource.Checker{Kind: "grpc"}, Schedule: configsource.Schedule{FailAfter: new(1 + r.IntN(2))}}
 	}
 	if maybe() {
-		c.Monitor = &configsource.Probing{Checker: configsource.Checker{Kind: "grpc"}, FailAfter: new(1 + r.IntN(2))}
+		c.Monitor = &configsource.Monitor{Schedule: configsource.Schedule{FailAfter: new(1 + r.IntN(2))}}
 	}
 	c.Connections = &configsource.Connections{Streams: new(50 + r.IntN(3))}
 	c.Client.RetireTimeout = d(1000)
