@@ -43,7 +43,7 @@ type Config struct {
 	Health *Health `key:"health" reload:"live"`
 	// Monitor has the targets of groups of several probed over their own connections.
 	// Left out, connectivity and errorRatio say whether a target works.
-	Monitor *Probing `key:"monitor" reload:"live"`
+	Monitor *Monitor `key:"monitor" reload:"live"`
 	// Breaker keeps calls away from endpoints that fail. Left out, there is none.
 	Breaker *Breaker `key:"breaker" reload:"live"`
 	// Connections says how many connections an endpoint gets. Left out, it is one.

@@ -22,7 +22,7 @@ func (c Config) WithDefaults() Config {
 		or(&g.MinUptime, *g.Recovery)
 		or(&g.Selector, defaultName)
 	}
-	for _, p := range out.probings() {
+	for _, p := range out.schedules() {
 		or(&p.Timeout, min(time.Second, *p.Interval))
 	}
 	if cs := out.Connections; cs != nil {
@@ -64,13 +64,13 @@ func (c *Config) defaultTargets() {
 	}
 }
 
-func (c *Config) probings() []*Probing {
-	var ps []*Probing
+func (c *Config) schedules() []*Schedule {
+	var ps []*Schedule
 	if c.Health != nil {
-		ps = append(ps, &c.Health.Probing)
+		ps = append(ps, &c.Health.Schedule)
 	}
 	if c.Monitor != nil {
-		ps = append(ps, c.Monitor)
+		ps = append(ps, &c.Monitor.Schedule)
 	}
 	return ps
 }

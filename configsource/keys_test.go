@@ -21,12 +21,6 @@ var places = map[string]string{
 	"selectors[].policy.maxPoints":       "selectors[1].policy.maxPoints",
 	"selectors[].policy.seed":            "selectors[1].policy.seed",
 	"selectors[].policy.kind":            "selectors[2].policy.kind",
-	"health.checker.kind":                "monitor.checker.kind",
-	"health.checker.service":             "monitor.checker.service",
-	"monitor.checker.path":               "health.checker.path",
-	"monitor.checker.method":             "health.checker.method",
-	"monitor.checker.host":               "health.checker.host",
-	"monitor.checker.maxBody":            "health.checker.maxBody",
 }
 
 // other is another value that is allowed where the example has one, where it does
@@ -38,7 +32,7 @@ var other = map[string]string{
 	"groupsByMethod[].pattern": "*", "groupsByMethod[].group": "legacy", "selectorsByMethod[].pattern": "*", "selectorsByMethod[].selector": "nearest",
 	"selectors[].policy.kind": "p2c", "selectors[].policy.inSlice.kind": "least_pending",
 	"sharding.serviceKey": "backup", "targets[].sharding.serviceKey": "main",
-	"targets[].errorRatio.hold": "50s", "health.checker.path": "/other", "monitor.checker.path": "/other",
+	"targets[].errorRatio.hold": "50s", "health.checker.path": "/other",
 }
 
 // TestEveryKey: each key of the table is in an example, can be set by the
@@ -54,8 +48,11 @@ func TestEveryKey(t *testing.T) {
 		}
 		t.Run(k.Path, func(t *testing.T) {
 			example := "testdata/all.yaml"
-			if k.Path == "keyHeader" || strings.HasSuffix(k.Path, "checker.kind") {
+			switch k.Path {
+			case "keyHeader", "health.checker.kind":
 				example = "testdata/plain.yaml"
+			case "health.checker.service":
+				example = "testdata/probed.yaml"
 			}
 			path := strings.ReplaceAll(k.Path, "[]", "[0]")
 			if p, named := places[k.Path]; named {
@@ -162,7 +159,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Targets:     []configsource.Target{{Name: "main", URI: "x:1"}, {Name: "standby", URI: "y:1", MinReady: new(7), ErrorRatio: &configsource.ErrorRatio{Window: new(2 * time.Second)}}, {Name: "alone", URI: "z:1"}},
 		Selectors:   []configsource.Selector{{Name: "r", Policy: configsource.Policy{Kind: "random"}}},
-		Health:      &configsource.Health{Probing: configsource.Probing{Checker: configsource.Checker{Kind: "tcp"}, Interval: new(500 * time.Millisecond)}},
+		Health:      &configsource.Health{Checker: configsource.Checker{Kind: "tcp"}, Schedule: configsource.Schedule{Interval: new(500 * time.Millisecond)}},
 		Connections: &configsource.Connections{Min: new(3), MinReady: new(2)},
 	}
 	d := c.WithDefaults()

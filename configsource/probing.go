@@ -4,16 +4,24 @@ import "time"
 
 // Health has endpoints probed.
 type Health struct {
-	Probing
+	// Checker is one probe.
+	Checker Checker `key:"checker" required:"true" reload:"live"`
+	Schedule
 	// FailAllUnhealthy fails calls with UNAVAILABLE while the probes of every endpoint
 	// fail. Off, all endpoints are used then, since it may be the probes that are wrong.
 	FailAllUnhealthy *bool `key:"failAllUnhealthy" default:"false" reload:"live"`
 }
 
-// Probing is how probes are made.
-type Probing struct {
-	// Checker is one probe.
-	Checker Checker `key:"checker" required:"true" reload:"live"`
+// Monitor has targets probed over their own connections.
+type Monitor struct {
+	// Service is what the standard health service is asked for. Left out, it is the
+	// server as a whole.
+	Service *string `key:"service" reload:"live"`
+	Schedule
+}
+
+// Schedule is when probes are made, and what they say.
+type Schedule struct {
 	// Interval is the time from the start of a probe to the start of the next one.
 	Interval *time.Duration `key:"interval" default:"10s" min:"10ms" reload:"live"`
 	// Timeout is each probe's own deadline, no longer than the interval.

@@ -134,10 +134,14 @@ func (v *validator) relations(c *Config) {
 	}
 	v.targets(c.Targets)
 	if h := c.Health; h != nil {
-		v.probing(top.in("health"), &h.Probing)
+		v.schedule(top.in("health"), &h.Schedule)
+		path := h.Checker.Path
+		if path != nil && *path != "" && ((*path)[0] != '/' || strings.ContainsAny(*path, " #") || strings.HasPrefix(*path, "//")) {
+			v.wrong(top.in("health").in("checker").in("path"), *path, "it has to begin with / and be a path with or without a query")
+		}
 	}
 	if m := c.Monitor; m != nil {
-		v.probing(top.in("monitor"), m)
+		v.schedule(top.in("monitor"), &m.Schedule)
 	}
 	if n := c.Connections; n != nil {
 		least := *cmp.Or(n.Min, new(1))
@@ -188,13 +192,10 @@ func (v *validator) targets(targets []Target) {
 	}
 }
 
-func (v *validator) probing(at *path, p *Probing) {
+func (v *validator) schedule(at *path, p *Schedule) {
 	full := *p
 	fillOf(&full)
 	if p.Timeout != nil && *p.Timeout > *full.Interval {
 		v.wrong(at.in("timeout"), *p.Timeout, "it has to be at most the interval, which is %s", format(*full.Interval))
-	}
-	if path := p.Checker.Path; path != nil && *path != "" && ((*path)[0] != '/' || strings.ContainsAny(*path, " #") || strings.HasPrefix(*path, "//")) {
-		v.wrong(at.in("checker").in("path"), *path, "it has to begin with / and be a path with or without a query")
 	}
 }

@@ -36,8 +36,8 @@ func simplePolicy(kind string, penalty *time.Duration) selection.Policy {
 	return policy
 }
 
-func probing(p *configsource.Probing) health.Options {
-	o := health.Options{Checker: checkerOf(&p.Checker)}
+func probing(c health.Checker, p *configsource.Schedule) health.Options {
+	o := health.Options{Checker: c}
 	set(&o.Interval, p.Interval)
 	set(&o.Timeout, p.Timeout)
 	if p.Jitter != nil {

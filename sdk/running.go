@@ -13,12 +13,12 @@ import (
 // What is made from equal settings stays, with what it has learned. Immutable.
 type running struct {
 	health   *health.Registry // nil without
-	probing  *configsource.Probing
+	probing  *configsource.Health
 	breaker  admission.Admission // nil without
 	breaking *configsource.Breaker
 	// monitor is of the configuration, else of code, or nil.
 	monitor    *monitor
-	monitoring *configsource.Probing
+	monitoring *configsource.Monitor
 }
 
 // with is what is to run for a configuration, with the parts of r that can stay. code
@@ -26,15 +26,15 @@ type running struct {
 func (r *running) with(c *configsource.Config, code *health.Options, first bool, changed func(target string)) (*running, error) {
 	next := *r
 	var problems []error
-	probed := (*configsource.Probing)(nil)
+	probed := (*configsource.Health)(nil)
 	if c.Health != nil {
-		probed = &c.Health.Probing
+		probed = &configsource.Health{Checker: c.Health.Checker, Schedule: c.Health.Schedule}
 	}
 	if !reflect.DeepEqual(probed, r.probing) {
 		next.health, next.probing = nil, probed
 		if probed != nil {
 			var err error
-			next.health, err = health.NewRegistry(probing(probed))
+			next.health, err = health.NewRegistry(probing(checkerOf(&probed.Checker), &probed.Schedule))
 			problems = append(problems, located("health", err))
 		}
 	}
@@ -50,7 +50,9 @@ func (r *running) with(c *configsource.Config, code *health.Options, first bool,
 		next.monitor, next.monitoring = nil, c.Monitor
 		o, what := code, "WithMonitor"
 		if c.Monitor != nil {
-			configured := probing(c.Monitor)
+			service := ""
+			set(&service, c.Monitor.Service)
+			configured := probing(health.GRPC(service), &c.Monitor.Schedule)
 			o, what = &configured, "monitor"
 		}
 		if o != nil {
