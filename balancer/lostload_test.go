@@ -1,0 +1,64 @@
+package balancer
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	lb "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+)
+
+// TestG33LostWhileSampling: an endpoint that had scaled up and has lost everything is
+// not looked at again and again: time to scale down comes only with a connection.
+func TestG33LostWhileSampling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPoolWorld(t, Connections{Max: 4, Streams: 10, ScaleDownAfter: time.Minute}, "a")
+		all := w.beginMany(35)
+		w.cc.answer("a", refuses)
+		for _, s := range w.cc.open("a") {
+			s.tell(connectivity.Idle)
+		}
+		synctest.Wait()
+		for _, r := range all {
+			r.endWith(lb.DoneInfo{})
+		}
+		if at := w.policy.picker.cur.Load().view.endpoints[0].pool.nextSample; !at.IsZero() {
+			t.Fatalf("with nothing to scale down a sample is due at %v", at) // and then for ever
+		}
+		looked := w.cc.updates.Load()
+		wait(time.Hour)
+		if n := w.cc.updates.Load() - looked; n > 10 {
+			t.Errorf("gRPC was told %d times of nothing", n)
+		}
+		w.cc.answer("a", accepts)
+		wait(2 * time.Second) // the backoff
+		w.connected()
+		w.wantStates("a", ConnectionStates{Ready: 1})
+		w.nothingLeft("a")
+	})
+}
+
+// TestEC07LeavesWhileGrowing: an endpoint that leaves while several connections are
+// on their way ends all of these: nothing is dialled any more.
+func TestEC07LeavesWhileGrowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, RouterOptions{RetireTimeout: time.Hour, Connections: Connections{Max: 4, Streams: 2}}, "a", "x")
+		b.finish(nil)
+		b.connect()
+		ep := b.policy.picker.cur.Load().view.byName["x"]
+		ep.pool.mu.Lock()
+		for range 4 {
+			c := newChildConn(b.policy, ep)
+			c.child = pickFirst.Build(c, b.policy.opts)
+			ep.pool.add(c)
+		}
+		ep.publish()
+		ep.pool.mu.Unlock()
+		b.resolve("a")
+		if n := len(ep.pool.conns); n != 1 {
+			t.Errorf("%d connections are kept, want the one that is READY", n)
+		}
+		b.finish(nil)
+	})
+}
