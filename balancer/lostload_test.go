@@ -62,3 +62,51 @@ func TestEC07LeavesWhileGrowing(t *testing.T) {
 		b.finish(nil)
 	})
 }
+
+// TestG42AgeAfterAMove: a connection to another address is a new one: it is as old,
+// and as silent, as itself.
+func TestG42AgeAfterAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPoolWorld(t, Connections{MaxAge: time.Hour, Unresponsive: watched.Unresponsive}, "a")
+		w.move("h", "a")
+		w.connected()
+		wait(50 * time.Minute)
+		w.move("h", "b")
+		w.wantStates("h", ConnectionStates{Ready: 1})
+		w.wantCounts(ConnectionCounts{Opened: 2, Closed: map[string]uint64{"removed": 1}})
+		wait(50 * time.Minute)
+		w.wantCounts(ConnectionCounts{Opened: 2, Closed: map[string]uint64{"removed": 1}})
+		wait(20 * time.Minute)
+		w.wantCounts(ConnectionCounts{Opened: 3, Closed: map[string]uint64{"removed": 1, "max_age": 1}})
+		w.nothingLeft("a", "b")
+	})
+}
+
+// TestG38AnswersAfterAll: a silent connection whose heirs are lost is replaced no more
+// once it has answered, and counts once.
+func TestG38AnswersAfterAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPoolWorld(t, watched, "a")
+		w.begin().endWith(lb.DoneInfo{})
+		old := w.cc.open("a")[0]
+		w.cc.answer("a", drops)
+		for range 20 {
+			r := w.begin()
+			wait(time.Second)
+			r.timeOut()
+		}
+		synctest.Wait()
+		if n := w.counts().Unresponsive; n != 1 {
+			t.Errorf("one connection is silent, %d were counted", n)
+		}
+		w.connected() // it answers
+		wait(time.Minute)
+		w.cc.dialledAt()
+		w.cc.answer("a", accepts)
+		wait(time.Minute)
+		if n := len(w.cc.dialledAt()); n != 0 || old.shut.Load() {
+			t.Errorf("it answers, and was replaced: %d attempts", n)
+		}
+		w.nothingLeft("a")
+	})
+}
