@@ -23,7 +23,10 @@ func TestG33LostWhileSampling(t *testing.T) {
 		for _, r := range all {
 			r.endWith(lb.DoneInfo{})
 		}
-		if at := w.policy.picker.cur.Load().view.endpoints[0].pool.nextSample; !at.IsZero() {
+		w.policy.mu.Lock() // the policy takes it before it begins with anything
+		at := w.policy.picker.cur.Load().view.endpoints[0].pool.nextSample
+		w.policy.mu.Unlock()
+		if !at.IsZero() {
 			t.Fatalf("with nothing to scale down a sample is due at %v", at) // and then for ever
 		}
 		looked := w.cc.updates.Load()

@@ -145,7 +145,10 @@ func anyOrder(t *testing.T, rng *rand.Rand) {
 // and nothing is due that has passed.
 func (w *poolWorld) sound() {
 	w.t.Helper()
+	w.policy.mu.Lock() // the policy takes it before it begins with anything
+	defer w.policy.mu.Unlock()
 	for _, ep := range w.policy.picker.cur.Load().view.endpoints {
+		ep.pool.mu.Lock()
 		if now := ep.cur.Load().connectivity; now != ep.counted {
 			w.t.Errorf("%s is %v and counted as %v", ep.name, now, ep.counted)
 		}
@@ -170,6 +173,7 @@ func (w *poolWorld) sound() {
 		if ep.pool.asked.Load() || len(ep.pool.conns) > 0 && ep.pool.wishes.Load() != 0 {
 			w.t.Errorf("a wish of %s is not heard", ep.name)
 		}
+		ep.pool.mu.Unlock()
 	}
 }
 
