@@ -16,8 +16,8 @@ import (
 // addEndpoint makes an endpoint that has just appeared.
 func (p *policy) addEndpoint(name string) *endpoint {
 	ep := newEndpoint(name)
-	if a := p.route.router.options.Admission; a != nil {
-		ep.guard = a.Guard(name)
+	if p.route.router.options.Admission != nil {
+		ep.guard = p.route.router.guardOf(name)
 	}
 	p.counts[ep.counted]++
 	return ep

@@ -48,6 +48,8 @@ type RouterOptions struct {
 	// Admission is asked whether an endpoint may take an attempt, after a policy
 	// chose it. Nil admits all.
 	Admission admission.Admission
+	// Observer is told what happens and is not in Status. Nil: nobody is told.
+	Observer Observer
 	// RefuseUnknownSelectors fails RPCs that name a selector the Router does not
 	// have. Off, the default selector routes them. They are counted and logged
 	// either way.
@@ -129,6 +131,9 @@ func NewRouter(o RouterOptions) *Router {
 	o.Assignment.Logger = o.Logger
 	o.Assignment.Gate = o.Gate.gate
 	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
+	if o.Observer != nil {
+		r.options.Assignment.Observer = func(u assignment.Update) { r.tell(AssignmentUpdate{u}) }
+	}
 	r.disabled.Store(&map[string]Disabled{})
 	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
 	if o.OnReassigned != nil {
@@ -181,6 +186,9 @@ func (r *Router) release(rt *route) {
 	}
 	r.assignmentChanged(r.main.Load())
 }
+
+// Health is the registry of RouterOptions, nil where nobody probes.
+func (r *Router) Health() *health.Registry { return r.options.Health }
 
 func (r *Router) defaultSelector() *Selector {
 	r.mu.Lock()

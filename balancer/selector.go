@@ -129,6 +129,21 @@ func (p Publication) Wait(ctx context.Context) error {
 // error says what is wrong with p, or is ErrClosed or ErrSingleEndpoint; then
 // nothing changes.
 func (s *Selector) Publish(p selection.Policy, source Source) (Publication, error) {
+	pub, err := s.publish(p, source)
+	e := PolicyPublication{Selector: s.name, Policy: p.Kind().String(), Source: source, Generation: pub.Generation, Err: err}
+	switch {
+	case errors.Is(err, ErrClosed):
+		return pub, err
+	case err != nil:
+		e.Result = Refused
+	case !pub.Changed:
+		e.Result = Unchanged
+	}
+	s.router.tell(e)
+	return pub, err
+}
+
+func (s *Selector) publish(p selection.Policy, source Source) (Publication, error) {
 	if source >= sources {
 		return Publication{}, fmt.Errorf("slicewire: selector %q: %v is not a source of policies; allowed are %v", s.name, source, sourceNames)
 	}

@@ -69,6 +69,7 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		rt.replan(slot) // what the policy stored meanwhile it stored for those in the table
 	}
 	r.mu.Unlock()
+	r.tell(PolicyPublication{Selector: name, Policy: p.Kind().String(), Source: source, Generation: 1})
 	for _, rt := range r.routes() {
 		rt.wakeUp()
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // ErrClosed is what everything returns on a closed Client. As a gRPC status it
@@ -40,7 +41,8 @@ type Client struct {
 	seen     atomic.Pointer[table]
 	onLeave  atomic.Pointer[[]*pool]
 	driver   *driver
-	monitor  *monitor // nil without
+	monitor  *monitor                // nil without
+	shown    *telemetry.Registration // nil where nothing is shown
 	declared declared
 
 	mu      sync.Mutex // guards the fields below, and makes changes of the topology one by one
@@ -183,6 +185,7 @@ func (c *Client) close(ctx context.Context) error {
 		for _, p := range pools {
 			c.driver.closePool(p)
 		}
+		c.shown.Close()
 	})
 	if c.cut {
 		return ctx.Err()

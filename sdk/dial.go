@@ -72,6 +72,7 @@ func dial(target string, opts []Option) (*Client, error) {
 	c.plan = &plan{settings: s}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.patience, c.endPatience = context.WithCancel(context.Background())
+	c.show(s)
 	go c.driver.run() // ends with close, which waits for it
 	c.mu.Lock()
 	err := c.apply(first)
@@ -79,8 +80,10 @@ func dial(target string, opts []Option) (*Client, error) {
 	if err != nil {
 		c.monitor.close()
 		c.driver.close()
+		c.shown.Close()
 		return nil, err
 	}
+	c.shown.Show(source{c})
 	return c, nil
 }
 

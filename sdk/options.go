@@ -16,6 +16,7 @@ import (
 	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // Option changes what Dial makes. Options are values: one may be used for
@@ -52,6 +53,12 @@ type settings struct {
 	profiles            map[string]*settings // by name, the client's own being ""
 	// grouped says that the client has groups of targets, not a single one.
 	grouped bool
+
+	telemetry        telemetry.Options
+	withoutTelemetry bool
+	// shown is the client in OpenTelemetry, nil if it is not: set by Dial, in each
+	// profile.
+	shown *telemetry.Registration
 
 	clientWide []string // options that were used and that a profile must not have
 	problems   []error  // that only the option itself can see
@@ -238,8 +245,12 @@ func WithKeyOptions(opts ...interceptors.KeyOption) Option {
 }
 
 // WithLogger sets where the client logs. By default it does not. Records hold no
-// keys.
+// keys. Of a storm of records with one message the first 20 come through, then one a
+// second, which says how many were left out.
 func WithLogger(l *slog.Logger) Option {
+	if l != nil {
+		l = slog.New(telemetry.LimitLogs(l.Handler()))
+	}
 	return func(s *settings) { s.router.Logger = l }
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // poolKey tells pools apart: each unique address and dial profile has one, however
@@ -51,6 +53,9 @@ type pool struct {
 	settings   *settings            // in force; the Client's mu guards it
 
 	verdicts verdicts
+
+	shown  *telemetry.Registration // nil where nothing is shown
+	delays *telemetry.Delays       // nil where nobody looks
 }
 
 // dialPool makes the channel to a target. It does no I/O.
@@ -71,6 +76,8 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 	if options.Logger != nil {
 		options.Logger = options.Logger.With("target", j.target)
 	}
+	before, after := p.measuredBy(s)
+	options.Observer = s.shown.Observer(key.name)
 	p.router = balancer.NewRouter(options)
 	j.router = p.router
 	if err := s.declareSelectors(p.router); err != nil {
@@ -85,10 +92,11 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 		// A channel that goes to sleep would leave a standby target cold.
 		all = append(all, grpc.WithIdleTimeout(0))
 	}
-	if p.cc, err = grpc.NewClient(full, append(all, own...)...); err != nil {
+	if p.cc, err = grpc.NewClient(full, slices.Concat(all, before, own, after)...); err != nil {
 		p.router.Close()
 		return nil, err
 	}
+	p.delays.SetTarget(p.cc.CanonicalTarget())
 	return p, nil
 }
 
@@ -159,19 +167,23 @@ func (p *pool) newStream(ctx context.Context, r *route, desc *grpc.StreamDesc, m
 // outgoing chooses the call's selector, and puts its key in the context and on
 // the wire.
 func (p *pool) outgoing(ctx context.Context, r *route, method string, req any, opts []grpc.CallOption) (context.Context, error) {
-	ctx = r.selectors.Outgoing(ctx, method)
-	keys, err := p.keysInForce(ctx, opts)
+	asked := r.selectors.Outgoing(ctx, method)
+	begin := p.resolving()
+	keys, err := p.keysInForce(asked, opts)
+	p.resolved(asked, method, begin)
 	switch {
 	case errors.Is(err, ErrClosed):
 		return nil, err
 	case err == nil && keys == nil: // no header carries keys
-		return r.selectors.Begin(ctx, p.cc, method), nil
+		return r.selectors.Begin(asked, p.cc, method), nil
 	case err == nil:
-		ctx, err = keys.of(p.router.PolicyOf(ctx)).Begin(ctx, p.cc, method, req)
+		ctx, err = keys.of(p.router.PolicyOf(asked)).Begin(asked, p.cc, method, req)
 	}
 	if err == nil {
+		p.keyed(ctx)
 		return ctx, nil
 	}
+	p.keyless(asked, err)
 	// Whoever calls several targets has to see which one it was. The code, the
 	// details and the cause stay.
 	st := status.Convert(err).Proto()
