@@ -19,6 +19,7 @@ func (p *policy) addEndpoint(name string) *endpoint {
 	if p.route.router.options.Admission != nil {
 		ep.guard = p.route.router.guardOf(name)
 	}
+	ep.pool.limits = p.limits()
 	p.counts[ep.counted]++
 	return ep
 }
