@@ -37,6 +37,7 @@ type SelectorBuild struct {
 type PolicyPublication struct {
 	Selector   string
 	Policy     string // its kind
+	Rule       string // the policy with its settings
 	Source     Source
 	Generation uint64 // in force afterwards
 	Result     PublicationResult

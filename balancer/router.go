@@ -287,6 +287,16 @@ func (r *Router) PolicyOf(ctx context.Context) selection.Policy {
 	return rule.policy
 }
 
+// SelectorOf is the name of the selector that an RPC with ctx goes by: the one that it
+// names if there is one, else the default one.
+func (r *Router) SelectorOf(ctx context.Context) string {
+	slots := r.main.Load().slots.Load()
+	if sl := slots.of(callinfo.From(ctx)); sl != nil {
+		return sl.selector.name
+	}
+	return slots.main.selector.name
+}
+
 // Readiness says how far a client is.
 type Readiness struct {
 	// Assigned says that an assignment is in force.

@@ -130,7 +130,7 @@ func (p Publication) Wait(ctx context.Context) error {
 // nothing changes.
 func (s *Selector) Publish(p selection.Policy, source Source) (Publication, error) {
 	pub, err := s.publish(p, source)
-	e := PolicyPublication{Selector: s.name, Policy: p.Kind().String(), Source: source, Generation: pub.Generation, Err: err}
+	e := PolicyPublication{Selector: s.name, Policy: p.Kind().String(), Rule: p.String(), Source: source, Generation: pub.Generation, Err: err}
 	switch {
 	case errors.Is(err, ErrClosed):
 		return pub, err
@@ -177,7 +177,7 @@ func (s *Selector) publish(p selection.Policy, source Source) (Publication, erro
 	s.router.mu.Unlock()
 	s.router.options.Logger.Info("a selection policy was published",
 		slog.String("selector", s.name), slog.String("policy", p.String()),
-		slog.Uint64("generation", r.generation), slog.String("source", source.String()))
+		slog.Uint64("generation", r.generation), slog.String("source", source.String()), slog.String("result", Published.String()))
 	for _, rt := range routes {
 		rt.wakeUp()
 	}

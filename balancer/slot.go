@@ -186,6 +186,8 @@ func (sl *slot) buildEnded(queue, build time.Duration) {
 	kind := sl.builds()
 	sl.mu.Unlock()
 	sl.route.router.tell(SelectorBuild{Selector: sl.selector.name, Policy: kind, Queue: queue, Build: build})
+	sl.route.router.options.Logger.Debug("the data of a selector was built", slog.String("selector", sl.selector.name), slog.String("policy", kind),
+		slog.String("result", Published.String()), slog.Duration("queue", queue), slog.Duration("build", build))
 }
 
 func (sl *slot) buildFailed(err error) {
@@ -197,7 +199,7 @@ func (sl *slot) buildFailed(err error) {
 	sl.mu.Unlock()
 	sl.route.router.tell(SelectorBuild{Selector: sl.selector.name, Policy: kind, Err: err})
 	sl.route.router.options.Logger.Warn("the data of a selector could not be built; what was in force stays",
-		slog.String("selector", sl.selector.name), slog.Any("error", err))
+		slog.String("selector", sl.selector.name), slog.String("policy", kind), slog.String("result", Refused.String()), slog.Any("error", err))
 	sl.route.wakeUp()
 	sl.route.router.changes.send()
 }

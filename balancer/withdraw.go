@@ -52,7 +52,7 @@ func (r *Router) list(rt *route, selectors map[string]selection.Policy) {
 		before := s.rule
 		s.withdraw(FromResolver, routes)
 		if now := s.rule; now != before {
-			returned = append(returned, PolicyPublication{Selector: s.name, Policy: now.policy.Kind().String(), Source: now.source, Generation: now.generation})
+			returned = append(returned, PolicyPublication{Selector: s.name, Policy: now.policy.Kind().String(), Rule: now.policy.String(), Source: now.source, Generation: now.generation})
 		}
 	}
 	r.mu.Unlock()

@@ -167,20 +167,13 @@ func (p *pool) keyed(ctx context.Context) {
 		return
 	}
 	if call := callinfo.From(ctx); call.HasKey {
-		p.shown.KeySize(ctx, selectorOf(call), len(call.Key))
+		p.shown.KeySize(ctx, p.router.SelectorOf(ctx), len(call.Key))
 	}
 }
 
 // keyless notes a call that is refused because it has no key.
 func (p *pool) keyless(ctx context.Context, err error) {
 	if p.shown != nil && errors.Is(err, interceptors.ErrMissingKey) {
-		p.shown.KeyMissing(selectorOf(callinfo.From(ctx)))
+		p.shown.KeyMissing(p.router.SelectorOf(ctx))
 	}
-}
-
-func selectorOf(call *callinfo.Call) string {
-	if call == nil {
-		return callinfo.DefaultSelector
-	}
-	return callinfo.SelectorName(call.Selector)
 }

@@ -26,7 +26,7 @@ func (r *Registration) collect(o *output, seen registries) {
 			continue // it is leaving, and another one has its name
 		}
 		named[t.Name] = true
-		o.target(t)
+		r.target(o, t)
 	}
 	o.selectors(s.Targets)
 	for i := range s.Groups {
@@ -43,13 +43,13 @@ func (r *Registration) collect(o *output, seen registries) {
 	r.counts.show(o)
 }
 
-func (o *output) target(t *Target) {
+func (r *Registration) target(o *output, t *Target) {
 	target := attribute.String(LabelTarget, t.Name)
 	s := &t.Router
 	for state, n := range endpointStates(s) {
 		o.int(endpoints, int64(n), target, attribute.String(LabelState, stateNames[state]))
 	}
-	o.connections(target, s)
+	r.connections(o, target, t)
 	open := 0
 	for i := range s.Endpoints {
 		if s.Endpoints[i].RetryAfter > 0 {

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -10,10 +12,10 @@ import (
 
 // labelSets are the label sets of one client's histograms, made once each: what a
 // histogram has seen it never forgets, so there is no more than a bounded number of
-// them.
+// them. To find one takes no lock, for calls do.
 type labelSets struct {
-	mu sync.RWMutex // guards by
-	by map[labelKey][]metric.RecordOption
+	by atomic.Pointer[map[labelKey][]metric.RecordOption] // stored under mu, never changed
+	mu sync.Mutex
 }
 
 // labelKey has the values of the labels that the row has.
@@ -44,18 +46,27 @@ func histogramClient(name string) string {
 // record adds a value to a histogram, unless it leads nowhere.
 func (r *Registration) record(ctx context.Context, k labelKey, v float64) {
 	if h := r.made.histograms[k.row]; r.metered && h != nil {
-		h.Record(ctx, v, r.labels.of(r, k)...)
+		h.Record(ctx, v, r.labels.of(r.client, k)...)
 	}
 }
 
-func (s *labelSets) of(r *Registration, k labelKey) []metric.RecordOption {
-	s.mu.RLock()
-	opts, full := s.by[k], len(s.by) >= mostNames
-	s.mu.RUnlock()
-	if opts != nil {
-		return opts
+func (s *labelSets) of(client string, k labelKey) []metric.RecordOption {
+	if by := s.by.Load(); by != nil {
+		if opts := (*by)[k]; opts != nil {
+			return opts
+		}
 	}
-	if full { // the names are the caller's
+	return s.add(client, k)
+}
+
+func (s *labelSets) add(client string, k labelKey) []metric.RecordOption {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var old map[labelKey][]metric.RecordOption
+	if p := s.by.Load(); p != nil {
+		old = *p
+	}
+	if len(old) >= mostNames { // the names are the caller's
 		if k.selector != "" {
 			k.selector = otherNames
 		}
@@ -63,19 +74,22 @@ func (s *labelSets) of(r *Registration, k labelKey) []metric.RecordOption {
 			k.target = otherNames
 		}
 	}
-	labels := []attribute.KeyValue{attribute.String(LabelClient, histogramClient(r.client))}
+	if opts := old[k]; opts != nil {
+		return opts
+	}
+	labels := []attribute.KeyValue{attribute.String(LabelClient, histogramClient(client))}
 	if k.target != "" {
 		labels = append(labels, attribute.String(LabelTarget, k.target))
 	}
 	if k.selector != "" {
 		labels = append(labels, attribute.String(LabelSelector, k.selector))
 	}
-	opts = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(labels...))}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil {
-		s.by = make(map[labelKey][]metric.RecordOption)
+	opts := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(labels...))}
+	by := maps.Clone(old)
+	if by == nil {
+		by = make(map[labelKey][]metric.RecordOption)
 	}
-	s.by[k] = opts
+	by[k] = opts
+	s.by.Store(&by)
 	return opts
 }

@@ -37,7 +37,7 @@ func (o observer) Observe(e balancer.Event) {
 	}
 }
 
-// event is an event of the target, which took a while.
+// event is an event of the target.
 func (o observer) event(name string, err error, fields ...slog.Attr) {
 	e := Event{At: time.Now(), Name: name, Fields: append([]slog.Attr{slog.String("target", o.target)}, fields...)}
 	if err != nil {
@@ -51,7 +51,7 @@ func (o observer) assignment(e balancer.AssignmentUpdate) {
 	if e.Build > 0 {
 		o.r.record(ctx, labelKey{row: assignmentBuild, target: o.target}, e.Build.Seconds())
 	}
-	fields := []slog.Attr{slog.Int64("generation", e.Generation), slog.String("result", e.Result)}
+	fields := []slog.Attr{slog.String("sharding_target", e.ShardingTarget), slog.Int64("generation", e.Generation), slog.String("result", e.Result)}
 	if e.Bytes > 0 {
 		o.r.record(ctx, labelKey{row: assignmentSize, target: o.target}, float64(e.Bytes))
 		fields = append(fields, slog.Int("slices", e.Slices), slog.Int("uncovered_slices", e.Uncovered), slog.Int("endpoints", e.Endpoints))
@@ -60,19 +60,17 @@ func (o observer) assignment(e balancer.AssignmentUpdate) {
 }
 
 func (o observer) build(e balancer.SelectorBuild) {
-	ctx := context.Background()
-	k := labelKey{target: o.target, selector: e.Selector}
-	result := "accepted"
-	if e.Err == nil {
-		k.row = selectorQueue
-		o.r.record(ctx, k, e.Queue.Seconds())
-		k.row = selectorBuild
-		o.r.record(ctx, k, e.Build.Seconds())
-	} else {
-		result = "refused"
+	fields := []slog.Attr{slog.String("selector", e.Selector), slog.String("policy", e.Policy)}
+	if e.Err != nil {
+		o.event(EventBuild, e.Err, append(fields, slog.String("result", balancer.Refused.String()))...)
+		return
 	}
-	o.event(EventBuild, e.Err, slog.String("selector", e.Selector), slog.String("policy", e.Policy), slog.String("result", result),
-		slog.Duration("queue", e.Queue), slog.Duration("build", e.Build))
+	ctx := context.Background()
+	k := labelKey{row: selectorQueue, target: o.target, selector: e.Selector}
+	o.r.record(ctx, k, e.Queue.Seconds())
+	k.row = selectorBuild
+	o.r.record(ctx, k, e.Build.Seconds())
+	o.event(EventBuild, nil, append(fields, slog.String("result", balancer.Published.String()), slog.Duration("queue", e.Queue), slog.Duration("build", e.Build))...)
 }
 
 func (o observer) policy(e balancer.PolicyPublication) {
@@ -80,8 +78,14 @@ func (o observer) policy(e balancer.PolicyPublication) {
 	if e.Result == balancer.Unchanged {
 		return
 	}
-	o.event(EventPolicy, e.Err, slog.String("selector", e.Selector), slog.String("policy", e.Policy),
-		slog.Uint64("generation", e.Generation), slog.String("source", e.Source.String()), slog.String("result", e.Result.String()))
+	fields := []slog.Attr{
+		slog.String("selector", e.Selector), slog.String("policy", e.Rule), slog.Uint64("generation", e.Generation),
+		slog.String("source", e.Source.String()), slog.String("result", e.Result.String()),
+	}
+	o.event(EventPolicy, e.Err, fields...)
+	if e.Result == balancer.Refused { // what was published is logged by the Router
+		o.log("a selection policy was refused; what was in force stays", append(fields, slog.Any("error", e.Err))...)
+	}
 }
 
 func (o observer) breaker(e balancer.BreakerEdge) {
@@ -90,8 +94,11 @@ func (o observer) breaker(e balancer.BreakerEdge) {
 		slog.Int("failures", e.Failures), slog.Int("calls", e.Calls), slog.Duration("retry_after", e.RetryAfter),
 	}
 	o.event(EventBreaker, nil, fields...)
-	o.r.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "a circuit breaker changed its state",
-		append([]slog.Attr{slog.String("target", o.target)}, fields...)...)
+	o.log("a circuit breaker changed its state", fields...)
+}
+
+func (o observer) log(message string, fields ...slog.Attr) {
+	o.r.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, message, append([]slog.Attr{slog.String("target", o.target)}, fields...)...)
 }
 
 // Switched tells of a change of a group's current target. Nil does nothing.
@@ -106,8 +113,11 @@ func (r *Registration) Switched(group, from, to string, reason failover.Reason, 
 
 // ConfigApplied tells of a configuration that was applied, was no news, or was
 // refused, and of the revision that is in force then. The source is a word such as
-// "file"; err must hold no key.
+// "file"; err must hold no key. Nil does nothing.
 func (r *Registration) ConfigApplied(source, result string, revision uint64, err error) {
+	if r == nil {
+		return
+	}
 	r.counts.applied(apply{source, result})
 	if result == "unchanged" {
 		return

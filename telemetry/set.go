@@ -58,7 +58,7 @@ var sets = struct {
 func join(p metric.MeterProvider) (*set, error) {
 	sets.mu.Lock()
 	defer sets.mu.Unlock()
-	shared := reflect.TypeOf(p).Comparable()
+	shared := reflect.ValueOf(p).Comparable()
 	if shared && sets.by[p] != nil {
 		sets.by[p].users++
 		return sets.by[p], nil
@@ -87,7 +87,7 @@ func (s *set) leave() {
 	if s.users--; s.users > 0 {
 		return
 	}
-	if reflect.TypeOf(s.provider).Comparable() {
+	if reflect.ValueOf(s.provider).Comparable() {
 		delete(sets.by, s.provider)
 	}
 	if s.callback != nil {

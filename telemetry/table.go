@@ -108,25 +108,25 @@ var table = [rows]Instrument{
 		Name: "slicewire.connections", Kind: Gauge, Unit: "{connection}", Topic: "Endpoints and connections",
 		Labels: []string{LabelClient, LabelTarget, LabelState},
 		Values: map[string][]string{
-			LabelState: {"connecting", "ready", "draining"},
+			LabelState: {"idle", "connecting", "ready", "transient_failure", "draining"},
 		},
-		Description: "Connections to endpoints by state.",
-		Advice:      "Fewer ready than slicewire.endpoints ready: connections are being replaced.",
+		Description: "Connections to endpoints by state; draining ones take no new RPC.",
+		Advice:      "Many in transient_failure: servers or the network are down. draining that does not end: streams that never end hold them.",
 	},
 	connectionOpens: {
 		Name: "slicewire.connection.opens", Kind: Counter, Unit: "{connection}", Topic: "Endpoints and connections",
 		Labels:      []string{LabelClient, LabelTarget},
-		Description: "Connections that became ready.",
+		Description: "Connections that were made.",
 		Advice:      "A steady rate without deploys is churn: see the closes by reason.",
 	},
 	connectionCloses: {
 		Name: "slicewire.connection.closes", Kind: Counter, Unit: "{connection}", Topic: "Endpoints and connections",
 		Labels: []string{LabelClient, LabelTarget, LabelReason},
 		Values: map[string][]string{
-			LabelReason: {"lost", "removed"},
+			LabelReason: {"lost", "removed", "scale_down", "max_age", "unresponsive"},
 		},
-		Description: "Connections that ended, by why.",
-		Advice:      "lost: servers or the network closed them; look for restarts, proxies with idle timeouts, GOAWAYs.",
+		Description: "Connections that ended, by why: lost is not the client's doing, removed is an endpoint that left or a channel that was closed or went idle.",
+		Advice:      "lost: servers or the network closed them; look for restarts, proxies with idle timeouts, GOAWAYs. unresponsive: see slicewire.pool.unresponsive.",
 	},
 	assignmentGeneration: {
 		Name: "slicewire.assignment.generation", Kind: Gauge, Unit: "{generation}", Topic: "Assignments",
@@ -383,7 +383,7 @@ var table = [rows]Instrument{
 		Name: "slicewire.pool.streams", Kind: Histogram, Unit: "{rpc}", Float: true, Topic: "Groups and targets",
 		Labels:      []string{LabelClient, LabelTarget},
 		Bounds:      streamBounds,
-		Description: "RPCs in flight on each ready connection, noted at each collection.",
+		Description: "RPCs in flight for each ready connection of an endpoint, noted for each endpoint at each collection.",
 		Advice:      "At Streams for long: see slicewire.pool.connections.",
 	},
 	configApplies: {

@@ -103,13 +103,13 @@ func (w *Watcher) received(c *client, d decision) {
 		}
 	})
 	level, message := slog.LevelDebug, "assignment refused"
-	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration()}
+	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration(), "result", d.verdict.String()}
 	if d.verdict == superseded {
 		message = "assignment superseded"
 	}
 	if d.publish != nil {
 		level, message = slog.LevelInfo, "assignment received"
-		attributes = append(attributes, "slices", d.publish.Slices(), "endpoints", len(d.publish.Endpoints))
+		attributes = append(attributes, "slices", d.publish.Slices(), "uncovered_slices", d.publish.Uncovered(), "endpoints", len(d.publish.Endpoints))
 	}
 	if d.err != nil {
 		attributes = append(attributes, "error", d.err)
@@ -119,7 +119,7 @@ func (w *Watcher) received(c *client, d decision) {
 	}
 	w.options.Logger.Log(context.Background(), level, message, attributes...)
 	if w.options.Observer != nil {
-		w.options.Observer(update(d))
+		w.options.Observer(update(c.target, d))
 	}
 }
 

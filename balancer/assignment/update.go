@@ -5,7 +5,8 @@ import "time"
 // Update is one answer of the sharding service, and what became of it. It holds no
 // key.
 type Update struct {
-	Generation int64
+	ShardingTarget string
+	Generation     int64
 	// Result is "accepted", "stale", "superseded" or "invalid".
 	Result string
 	// Err is what is wrong with it, also where it was accepted with faults.
@@ -17,8 +18,8 @@ type Update struct {
 	Slices, Uncovered, Endpoints, Bytes int
 }
 
-func update(d decision) Update {
-	u := Update{Generation: d.ack.GetGeneration(), Result: d.verdict.String(), Err: d.err, Build: d.took}
+func update(target string, d decision) Update {
+	u := Update{ShardingTarget: target, Generation: d.ack.GetGeneration(), Result: d.verdict.String(), Err: d.err, Build: d.took}
 	if a := d.publish; a != nil {
 		u.Slices, u.Uncovered, u.Endpoints, u.Bytes = a.Slices(), a.uncovered, len(a.Endpoints), a.Bytes()
 	}

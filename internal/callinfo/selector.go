@@ -15,11 +15,3 @@ func Selector(name string) unique.Handle[string] {
 	}
 	return unique.Make(name)
 }
-
-// SelectorName is the name that a handle stands for.
-func SelectorName(h unique.Handle[string]) string {
-	if h == (unique.Handle[string]{}) {
-		return DefaultSelector
-	}
-	return h.Value()
-}
