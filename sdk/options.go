@@ -56,9 +56,6 @@ type settings struct {
 
 	telemetry        telemetry.Options
 	withoutTelemetry bool
-	// shown is the client in OpenTelemetry, nil if it is not: set by Dial, in each
-	// profile.
-	shown *telemetry.Registration
 
 	clientWide []string // options that were used and that a profile must not have
 	problems   []error  // that only the option itself can see

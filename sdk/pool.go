@@ -58,7 +58,7 @@ type pool struct {
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(key poolKey, target string, s *settings) (*pool, error) {
+func dialPool(key poolKey, target string, s *settings, shown *telemetry.Registration) (*pool, error) {
 	full, builder, err := splitTarget(target, s.resolvers)
 	j := &joint{target: key.name, provider: s.channelProvider()}
 	own, ownErr := j.ownOptions(s)
@@ -74,8 +74,8 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 	if options.Logger != nil {
 		options.Logger = options.Logger.With("target", j.target)
 	}
-	before, after := p.measuredBy(s)
-	options.Observer = s.shown.Observer(key.name)
+	before, after := p.measuredBy(shown)
+	options.Observer = shown.Observer(key.name)
 	p.router = balancer.NewRouter(options)
 	j.router = p.router
 	if err := s.declareSelectors(p.router); err != nil {

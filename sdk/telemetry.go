@@ -77,8 +77,7 @@ func WithoutTelemetry() Option {
 	}
 }
 
-// show makes the client's registration, for all profiles; none where nothing is to be
-// shown.
+// show makes the client's registration; none where nothing is to be shown.
 func (c *Client) show(s *settings) {
 	if s.withoutTelemetry {
 		return
@@ -90,9 +89,6 @@ func (c *Client) show(s *settings) {
 		c.logger.Warn("a metric cannot be shown", "error", err)
 	}
 	c.driver.shown = c.shown
-	for _, profile := range s.profiles {
-		profile.shown = c.shown
-	}
 }
 
 // source is a Client as telemetry sees it.
@@ -131,8 +127,8 @@ func (m *monitor) probing() *health.Registry {
 
 // measuredBy are the dial options of a channel that is shown: gRPC's own come before
 // the user's, and ours after, so that our events find the span of the attempt.
-func (p *pool) measuredBy(s *settings) (before, after []grpc.DialOption) {
-	p.shown = s.shown
+func (p *pool) measuredBy(shown *telemetry.Registration) (before, after []grpc.DialOption) {
+	p.shown = shown
 	if p.shown == nil {
 		return nil, nil
 	}

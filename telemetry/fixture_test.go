@@ -67,17 +67,34 @@ type series struct {
 // collect returns all metrics by name.
 func (e *eyes) collect(t testing.TB) map[string][]series {
 	t.Helper()
+	all := make(map[string][]series)
+	for name, data := range e.raw(t) {
+		all[name] = points(data)
+	}
+	return all
+}
+
+// raw is one collection of what is ours.
+func (e *eyes) raw(t testing.TB) map[string]metricdata.Aggregation {
+	t.Helper()
+	all := make(map[string]metricdata.Aggregation)
+	for _, scope := range e.scopes(t) {
+		if scope.Scope.Name == "github.com/slicewire/slicewire/telemetry" {
+			for _, m := range scope.Metrics {
+				all[m.Name] = m.Data
+			}
+		}
+	}
+	return all
+}
+
+func (e *eyes) scopes(t testing.TB) []metricdata.ScopeMetrics {
+	t.Helper()
 	var data metricdata.ResourceMetrics
 	if err := e.reader.Collect(context.Background(), &data); err != nil {
 		t.Fatal(err)
 	}
-	all := make(map[string][]series)
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			all[m.Name] = append(all[m.Name], points(m.Data)...)
-		}
-	}
-	return all
+	return data.ScopeMetrics
 }
 
 func points(data metricdata.Aggregation) (all []series) {

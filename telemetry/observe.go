@@ -7,6 +7,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // Observer is told what happens on the Router of a target: balancer.RouterOptions.
@@ -73,6 +74,22 @@ func (o observer) build(e balancer.SelectorBuild) {
 	o.event(EventBuild, nil, append(fields, slog.String("result", balancer.Published.String()), slog.Duration("queue", e.Queue), slog.Duration("build", e.Build))...)
 }
 
+// PolicyRefused tells of a policy that no target was asked to take. Nil does nothing.
+func (r *Registration) PolicyRefused(selector string, p selection.Policy, source balancer.Source, err error) {
+	if r == nil {
+		return
+	}
+	r.counts.published(publication{selector, p.Kind().String(), source.String(), balancer.Refused.String()})
+	fields := []slog.Attr{
+		slog.String("selector", selector), slog.String("policy", p.String()),
+		slog.String("source", source.String()), slog.String("result", balancer.Refused.String()),
+	}
+	r.tell(Event{At: time.Now(), Name: EventPolicy, Fields: fields, Err: err.Error()})
+	r.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, policyRefused, append(fields, slog.Any("error", err))...)
+}
+
+const policyRefused = "a selection policy was refused; what was in force stays"
+
 func (o observer) policy(e balancer.PolicyPublication) {
 	o.r.counts.published(publication{e.Selector, e.Policy, e.Source.String(), e.Result.String()})
 	if e.Result == balancer.Unchanged {
@@ -84,7 +101,7 @@ func (o observer) policy(e balancer.PolicyPublication) {
 	}
 	o.event(EventPolicy, e.Err, fields...)
 	if e.Result == balancer.Refused { // what was published is logged by the Router
-		o.log("a selection policy was refused; what was in force stays", append(fields, slog.Any("error", e.Err))...)
+		o.log(policyRefused, append(fields, slog.Any("error", e.Err))...)
 	}
 }
 
