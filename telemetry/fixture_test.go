@@ -218,6 +218,8 @@ type fixture struct {
 	echo   sdktest.Echo
 }
 
+var insecurely = sdk.WithTransportCredentials(insecure.NewCredentials())
+
 // quick has everything be tried again soon.
 var quick = grpc.WithConnectParams(grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
