@@ -188,7 +188,7 @@ var table = [rows]Instrument{
 		Advice:      "A steady rate: it hangs up, or a proxy between does.",
 	},
 	shardingConnected: {
-		Name: "slicewire.sharding.stream.connected", Kind: Gauge, Unit: "1", Topic: "Sharding service",
+		Name: "slicewire.sharding.stream.connected", Kind: Gauge, Unit: "{stream}", Topic: "Sharding service",
 		Labels:      []string{LabelClient, LabelTarget},
 		Description: "1 while a stream is open.",
 		Advice:      "0 for minutes: the assignment in force ages; RPCs go on by it.",
@@ -314,7 +314,7 @@ var table = [rows]Instrument{
 		Advice:      "unhealthy: they get no RPC while others are healthy.",
 	},
 	groupCurrent: {
-		Name: "slicewire.group.current", Kind: Gauge, Unit: "1", Topic: "Groups and targets",
+		Name: "slicewire.group.current", Kind: Gauge, Unit: "{target}", Topic: "Groups and targets",
 		Labels:      []string{LabelClient, LabelGroup, LabelTarget},
 		Description: "1 for the target that a group's RPCs go to, 0 for its others.",
 		Advice:      "Not the first target: see slicewire.target.state of that one.",
@@ -329,7 +329,7 @@ var table = [rows]Instrument{
 		Advice:      "Many in an hour: a target flaps; raise SwitchDelay or Recovery, or take it out.",
 	},
 	targetState: {
-		Name: "slicewire.target.state", Kind: Gauge, Unit: "1", Topic: "Groups and targets",
+		Name: "slicewire.target.state", Kind: Gauge, Unit: "{target}", Topic: "Groups and targets",
 		Labels: []string{LabelClient, LabelGroup, LabelTarget, LabelState},
 		Values: map[string][]string{
 			LabelState: {"ready", "idle", "recovering", "down"},
@@ -421,7 +421,7 @@ var table = [rows]Instrument{
 		Advice:      "Very long keys: they travel with every call.",
 	},
 	buildInfo: {
-		Name: "slicewire.build_info", Kind: Gauge, Unit: "1", Topic: "Build",
+		Name: "slicewire.build_info", Kind: Gauge, Unit: "{build}", Topic: "Build",
 		Labels:      []string{LabelVersion},
 		Description: "1, with the version of this module.",
 		Advice:      "Several versions in a fleet for long: a rollout is stuck.",

@@ -269,10 +269,66 @@ func TestGlobalProviders(t *testing.T) {
 			t.Errorf("the picks of %q are not shown", client)
 		}
 	}
-	if n := len(find(all["slicewire.key.size"], "client", "late")); n != 1 {
+	if n := len(all["slicewire.key.size"]); n != 1 { // that of the late one
 		t.Errorf("%d series have key sizes", n)
 	}
 	if len(e.spansNamed(telemetry.EventAssignment)) == 0 {
 		t.Error("there are no control events")
+	}
+}
+
+// TestTableOfTraces: the spans and events that a client makes, and their attributes, are
+// those of the table.
+func TestTableOfTraces(t *testing.T) {
+	table := make(map[string][]string)
+	for _, tr := range telemetry.Traces() {
+		if tr.Name == "" || tr.Description == "" || len(tr.Attributes) == 0 || table[tr.Name] != nil {
+			t.Errorf("the row of %q lacks something, or is there twice", tr.Name)
+		}
+		for _, a := range tr.Attributes {
+			if a.Meaning == "" {
+				t.Errorf("%s of %s has no meaning", a.Name, tr.Name)
+			}
+			table[tr.Name] = append(table[tr.Name], a.Name)
+		}
+	}
+	w := startWorld(t, openEyes(t), sdk.WithKeyHashing([]byte("salt")))
+	n := 0
+	w.faults(t, func() string { n++; return fmt.Sprintf("k%d", n) })
+	ctx, s := w.traces.Tracer("test").Start(interceptors.WithKeyString(context.Background(), "k"), "caller")
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, _ = newEcho(silentClient(t, w.eyes)).Who(ctx, "")
+	s.End()
+	_ = w.client.Close()
+	seen := make(map[string]map[string]bool)
+	note := func(name string, attributes map[string]string) {
+		if seen[name] == nil {
+			seen[name] = make(map[string]bool)
+		}
+		for a := range attributes {
+			seen[name][a] = true
+			if !slices.Contains(table[name], a) {
+				t.Errorf("%s has the attribute %s, which is not in the table", name, a)
+			}
+		}
+	}
+	for _, s := range w.spans.Ended() {
+		if s.Name() != "caller" {
+			note(s.Name(), spanAttributes(s.Attributes()))
+		}
+		for _, e := range s.Events() {
+			note(e.Name, spanAttributes(e.Attributes))
+		}
+	}
+	for name, attributes := range table {
+		if name == telemetry.EventConfig { // TestConfiguration
+			continue
+		}
+		for _, a := range attributes {
+			if !seen[name][a] && a != "slicewire.suppressed" {
+				t.Errorf("%s of %s is in the table and was not seen", a, name)
+			}
+		}
 	}
 }
