@@ -132,7 +132,7 @@ func points(data metricdata.Aggregation) (all []series) {
 func labelsOf(s attribute.Set) map[string]string {
 	m := make(map[string]string)
 	for _, kv := range s.ToSlice() {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }

@@ -6,9 +6,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// OpenTelemetry's interfaces, by which package sdk takes them without importing them.
 type (
-	MeterProvider     = metric.MeterProvider
-	TracerProvider    = trace.TracerProvider
+	// MeterProvider is OpenTelemetry's, by a name by which package sdk takes it without
+	// importing OpenTelemetry.
+	MeterProvider = metric.MeterProvider
+	// TracerProvider is likewise.
+	TracerProvider = trace.TracerProvider
+	// TextMapPropagator is likewise.
 	TextMapPropagator = propagation.TextMapPropagator
 )
