@@ -287,6 +287,10 @@ func (r *Router) PolicyOf(ctx context.Context) selection.Policy {
 	return rule.policy
 }
 
+// Awake says whether gRPC runs an LB policy on the Router: it does not while the channel
+// is idle, and the next RPC waits for the name resolver.
+func (r *Router) Awake() bool { return r.main.Load().policy.Load() != nil }
+
 // SelectorOf is the name of the selector that an RPC with ctx goes by: the one that it
 // names if there is one, else the default one.
 func (r *Router) SelectorOf(ctx context.Context) string {

@@ -132,6 +132,7 @@ func (p *pool) invoke(ctx context.Context, r *route, method string, args, reply 
 		return err
 	}
 	if err = p.cc.Invoke(ctx, method, args, reply, opts...); err != nil {
+		p.unresolved(ctx, method)
 		err = p.explain(ctx, err)
 	}
 	return err
@@ -155,6 +156,7 @@ func (p *pool) newStream(ctx context.Context, r *route, desc *grpc.StreamDesc, m
 	}
 	stream, err := p.cc.NewStream(ctx, desc, method, append(opts[:len(opts):len(opts)], grpc.OnFinish(end))...)
 	if err != nil {
+		p.unresolved(ctx, method)
 		end(err)
 		return nil, p.explain(ctx, err)
 	}
@@ -166,19 +168,24 @@ func (p *pool) newStream(ctx context.Context, r *route, desc *grpc.StreamDesc, m
 // the wire.
 func (p *pool) outgoing(ctx context.Context, r *route, method string, req any, opts []grpc.CallOption) (context.Context, error) {
 	asked := r.selectors.Outgoing(ctx, method)
-	begin := p.resolving()
+	begin, inside := p.resolving()
 	keys, err := p.keysInForce(asked, opts)
-	p.resolved(asked, method, begin)
+	if !inside && !begin.IsZero() {
+		p.delays.Resolving(asked, method, begin, time.Now())
+	}
 	switch {
 	case errors.Is(err, ErrClosed):
 		return nil, err
 	case err == nil && keys == nil: // no header carries keys
-		return r.selectors.Begin(asked, p.cc, method), nil
+		ctx = r.selectors.Begin(asked, p.cc, method)
 	case err == nil:
 		ctx, err = keys.of(p.router.PolicyOf(asked)).Begin(asked, p.cc, method, req)
 	}
 	if err == nil {
 		p.keyed(ctx)
+		if inside {
+			callinfo.Resolves(ctx, begin)
+		}
 		return ctx, nil
 	}
 	p.keyless(asked, err)

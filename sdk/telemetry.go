@@ -141,19 +141,24 @@ func (p *pool) measuredBy(shown *telemetry.Registration) (before, after []grpc.D
 	return before, after
 }
 
-// resolving is when a call begins to wait for the first LB config; it is zero where
-// the call need not wait.
-func (p *pool) resolving() time.Time {
-	if p.delays == nil || p.router.Config() != nil {
-		return time.Time{}
+// resolving is when a call begins to wait for the name resolver, before its first
+// attempt; it is zero where the call need not wait. An idle channel that knows its config
+// has the call wait inside gRPC.
+func (p *pool) resolving() (begin time.Time, inside bool) {
+	if p.delays == nil {
+		return time.Time{}, false
 	}
-	return time.Now()
+	known := p.router.Config() != nil
+	if known && p.router.Awake() {
+		return time.Time{}, false
+	}
+	return time.Now(), known
 }
 
-// resolved ends what resolving began.
-func (p *pool) resolved(ctx context.Context, method string, begin time.Time) {
-	if !begin.IsZero() {
-		p.delays.Resolving(ctx, method, begin, time.Now())
+// unresolved ends the wait inside gRPC of a call that ended before an attempt.
+func (p *pool) unresolved(ctx context.Context, method string) {
+	if p.delays != nil {
+		p.delays.Resolving(ctx, method, callinfo.Resolved(ctx), time.Now())
 	}
 }
 

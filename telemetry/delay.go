@@ -75,6 +75,9 @@ func (d *Delays) SetTarget(target string) {
 
 // TagRPC implements [stats.Handler].
 func (d *Delays) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	if begin := callinfo.Resolved(ctx); info.NameResolutionDelay {
+		d.Resolving(ctx, info.FullMethodName, begin, time.Now())
+	}
 	return callinfo.Measure(ctx, d, !info.FailFast, d.r.tracer != nil && trace.SpanFromContext(ctx).IsRecording())
 }
 
@@ -100,14 +103,14 @@ func (d *Delays) Delayed(ctx context.Context, delay *callinfo.Delay) {
 }
 
 // Resolving is a wait of a call, before its first attempt, for the name resolver's
-// answer; ctx is the caller's. Nil does nothing.
+// answer. Nil does nothing, nor does a zero begin.
 func (d *Delays) Resolving(ctx context.Context, method string, begin, end time.Time) {
-	if d == nil {
+	if d == nil || begin.IsZero() {
 		return
 	}
 	delay := callinfo.Delay{Type: callinfo.DelayResolving, Begin: begin, End: end}
 	if d.r.tracer != nil && trace.SpanFromContext(ctx).IsRecording() {
-		delay.Reasons = []callinfo.Reason{{At: begin, Text: "the name resolver's first answer"}}
+		delay.Reasons = []callinfo.Reason{{At: begin, Text: "the name resolver's answer"}}
 	}
 	d.record(ctx, d.calls, SpanCallDelay, method, &delay)
 }

@@ -6,15 +6,19 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
+	"github.com/slicewire/slicewire/sdk/sdktest"
 )
 
 const (
@@ -214,4 +218,74 @@ func TestTE03EachAttemptIsMeasuredOnItsOwn(t *testing.T) {
 		t.Fatalf("delays are %v", got)
 	}
 	about(t, "both", got[pending].sum, 0.4)
+}
+
+// mute is a name resolver that says nothing while it is told to.
+type mute struct {
+	*sdktest.Resolver
+	silent atomic.Bool
+
+	mu   sync.Mutex // guards held
+	held []func()   // what is to be said
+}
+
+func (*mute) Scheme() string { return "mute" }
+
+// Build implements resolver.Builder.
+func (m *mute) Build(target resolver.Target, cc resolver.ClientConn, o resolver.BuildOptions) (resolver.Resolver, error) {
+	if !m.silent.Load() {
+		return m.Resolver.Build(target, cc, o)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.State()
+	m.held = append(m.held, func() { _ = cc.UpdateState(state) })
+	return mutedChannel{}, nil
+}
+
+func (m *mute) speak() {
+	m.silent.Store(false)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.held {
+		f()
+	}
+}
+
+type mutedChannel struct{}
+
+func (mutedChannel) ResolveNow(resolver.ResolveNowOptions) {}
+func (mutedChannel) Close()                                {}
+
+// Field case TE-02, of a channel that gRPC had put into idle mode: the next RPC waits for
+// the name resolver again, also one that gives up.
+func TestTE02ResolvingAfterIdle(t *testing.T) {
+	c := sdktest.NewCluster(t, "a")
+	c.AssignEven(shardingTarget)
+	names := &mute{Resolver: c.Resolver()}
+	f := dialTo(t, "mute:///x", c, openEyes(t), nil, sdk.WithResolvers(names), sdk.WithDialOptions(grpc.WithIdleTimeout(100*time.Millisecond)))
+	f.who(t, "k")
+	before := f.delays(t, callDelays)[resolving]
+	names.silent.Store(true)
+	eventually(t, "idle mode", func() bool { return len(f.client.Status().Endpoints) == 0 })
+
+	ctx, cancel := context.WithTimeout(interceptors.WithKeyString(context.Background(), "k"), 200*time.Millisecond)
+	defer cancel()
+	if _, err := f.echo.Who(ctx, ""); status.Code(err) != codes.DeadlineExceeded {
+		t.Fatalf("the RPC ended with %v", err)
+	}
+	gaveUp := f.delays(t, callDelays)[resolving]
+	if gaveUp.n != before.n+1 {
+		t.Fatalf("%d delays are there, before were %d", gaveUp.n, before.n)
+	}
+	about(t, "that of the one that gave up", gaveUp.sum-before.sum, 0.2)
+
+	time.AfterFunc(200*time.Millisecond, names.speak)
+	began := time.Now()
+	f.who(t, "k")
+	whole := time.Since(began).Seconds()
+	after := f.delays(t, callDelays)[resolving]
+	if sum := after.sum - gaveUp.sum; after.n != gaveUp.n+1 || sum > whole || sum < 0.19 {
+		t.Errorf("%d delays are there, before were %d; the last is %.3f s of an RPC that took %.3f s", after.n, gaveUp.n, sum, whole)
+	}
 }

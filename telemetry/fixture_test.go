@@ -233,12 +233,17 @@ func start(t testing.TB, change func(*sdk.Sharding), names []string, opts ...sdk
 
 func dial(t testing.TB, c *sdktest.Cluster, e *eyes, change func(*sdk.Sharding), opts ...sdk.Option) *fixture {
 	t.Helper()
+	return dialTo(t, c.Target(), c, e, change, opts...)
+}
+
+func dialTo(t testing.TB, target string, c *sdktest.Cluster, e *eyes, change func(*sdk.Sharding), opts ...sdk.Option) *fixture {
+	t.Helper()
 	sh := sdk.Sharding{ServiceKey: "main", Target: shardingTarget, KeyHeader: keyHeader}
 	if change != nil {
 		change(&sh)
 	}
 	plain := insecure.NewCredentials()
-	client, err := sdk.Dial(c.Target(), slices.Concat([]sdk.Option{
+	client, err := sdk.Dial(target, slices.Concat([]sdk.Option{
 		sdk.WithTransportCredentials(plain),
 		sdk.WithResolvers(c.Resolver()),
 		sdk.WithShardingService("main", "dns:///"+c.Sharding().Addr(), grpc.WithTransportCredentials(plain), quick),

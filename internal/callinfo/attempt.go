@@ -59,6 +59,10 @@ type Attempt struct {
 	// its last delay. It is the time since epoch.
 	since time.Duration
 	open  *Delay // nil unless it waits
+	// resolving is since when the call, not yet an attempt, waits for the name resolver;
+	// 0 if it does not. It is the time since epoch. The call stores it; each attempt
+	// loads it, and the first takes it.
+	resolving atomic.Int64
 }
 
 // Bits of Attempt.state; 0 is an attempt that nobody measures.
@@ -112,6 +116,25 @@ func Measure(ctx context.Context, m Measurer, waits, trace bool) context.Context
 	a.measurer, a.since, a.open = m, time.Since(epoch), nil
 	a.state.Store(state)
 	return ctx
+}
+
+// Resolves notes since when the call, which was begun, waits for the name resolver inside
+// gRPC, as it does on a channel that was idle.
+func Resolves(ctx context.Context, since time.Time) {
+	From(ctx).attempt.resolving.Store(int64(since.Sub(epoch)))
+}
+
+// Resolved is that time, once: zero where the call does not wait or it was asked for.
+func Resolved(ctx context.Context) time.Time {
+	c := From(ctx)
+	if c == nil || c.attempt.resolving.Load() == 0 {
+		return time.Time{}
+	}
+	since := c.attempt.resolving.Swap(0)
+	if since == 0 {
+		return time.Time{}
+	}
+	return epoch.Add(time.Duration(since))
 }
 
 // Unqueued is gRPC's word that the attempt had been queued and is not any more. It is

@@ -23,7 +23,9 @@ func (e *ear) Delayed(_ context.Context, d *callinfo.Delay) {
 	e.told = append(e.told, line)
 }
 
-func (e *ear) Chose(_ context.Context, c *callinfo.Choice) { e.told = append(e.told, "chose "+c.Selector) }
+func (e *ear) Chose(_ context.Context, c *callinfo.Choice) {
+	e.told = append(e.told, "chose "+c.Selector)
+}
 
 // begun is the context of a call as the SDK begins it.
 func begun() context.Context { return callinfo.Begin(context.Background(), new(int), "/p.S/M") }
