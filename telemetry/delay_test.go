@@ -26,6 +26,7 @@ const (
 	connecting = "connecting"
 	failing    = "picker_failing_with_wait_for_ready"
 	resolving  = "resolving"
+	mismatch   = "subchannel_state_mismatch"
 )
 
 // slowly dials so long.
@@ -287,5 +288,31 @@ func TestTE02ResolvingAfterIdle(t *testing.T) {
 	after := f.delays(t, callDelays)[resolving]
 	if sum := after.sum - gaveUp.sum; after.n != gaveUp.n+1 || sum > whole || sum < 0.19 {
 		t.Errorf("%d delays are there, before were %d; the last is %.3f s of an RPC that took %.3f s", after.n, gaveUp.n, sum, whole)
+	}
+}
+
+// The connection that was picked may be gone before the RPC is sent on it: a delay of
+// its own type, by RPCs that meet servers which hang up.
+func TestTE02ConnectionGoneAfterThePick(t *testing.T) {
+	f := start(t, nil, []string{"a"})
+	f.AssignEven(shardingTarget)
+	f.who(t, "k")
+	ctx, cancel := context.WithCancel(interceptors.WithKeyString(context.Background(), "k"))
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = f.echo.Who(ctx, "")
+			}
+		})
+	}
+	eventually(t, "an RPC to meet it", func() bool {
+		_ = f.Backend("a").GoAway()
+		return f.delays(t, attemptDelays)[mismatch].n > 0
+	})
+	cancel()
+	callers.Wait()
+	if d := f.delays(t, attemptDelays)[mismatch]; d.sum <= 0 {
+		t.Errorf("the delays are %v", d)
 	}
 }
