@@ -75,9 +75,15 @@ func (r *Router) tell(e Event) {
 	}
 }
 
-// guardOf makes the guard of an endpoint that has just appeared.
-func (r *Router) guardOf(endpoint string) admission.Guard {
-	guard := r.options.Admission.Guard(endpoint)
+// updates tells the observer of a Router of assignments.
+type updates struct{ r *Router }
+
+// Updated implements [assignment.Observer].
+func (u updates) Updated(update assignment.Update) { u.r.tell(AssignmentUpdate{update}) }
+
+// guardOf makes the guard of an endpoint.
+func (r *Router) guardOf(a admission.Admission, endpoint string) admission.Guard {
+	guard := a.Guard(endpoint)
 	if c, ok := guard.(*admission.Circuit); ok && r.options.Observer != nil {
 		c.Watch(func(e admission.Edge) { r.tell(BreakerEdge{e}) })
 	}

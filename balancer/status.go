@@ -231,8 +231,8 @@ func (rt *route) status() Status {
 		if d, off := rt.disabled(ep); off {
 			s.Endpoints[i].Disabled = &d
 		}
-		if ep.guard != nil {
-			s.Endpoints[i].RetryAfter = ep.guard.RetryAfter()
+		if g := ep.guard.Load(); g != nil {
+			s.Endpoints[i].RetryAfter = (*g).RetryAfter()
 		}
 	}
 	return s

@@ -88,7 +88,7 @@ func (c *Client) show(s *settings) {
 	if c.shown, err = telemetry.New(o); err != nil {
 		c.logger.Warn("a metric cannot be shown", "error", err)
 	}
-	c.driver.shown = c.shown
+	c.driver.shown, c.configs.shown = c.shown, c.shown
 }
 
 // source is a Client as telemetry sees it.
@@ -114,7 +114,10 @@ func (c source) Snapshot() telemetry.Snapshot {
 			s.Registries = append(s.Registries, r)
 		}
 	}
-	s.Monitor = c.monitor.probing()
+	s.Monitor = c.monitor.Load().probing()
+	if now := c.configs.get(); now.Applied > 0 {
+		s.Config = &telemetry.Config{Revision: now.Applied, Since: now.AppliedAt}
+	}
 	return s
 }
 

@@ -3,13 +3,19 @@ package telemetry_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/slicewire/slicewire/configsource"
+	"github.com/slicewire/slicewire/sdk"
 	"github.com/slicewire/slicewire/telemetry"
 )
 
@@ -192,6 +198,49 @@ func TestConfiguration(t *testing.T) {
 	}
 	if s := spans[1]; spanAttributes(s.Attributes())["slicewire.result"] != "refused" || s.Status().Description == "" {
 		t.Errorf("the span of a refused one has %v, %v", s.Attributes(), s.Status())
+	}
+}
+
+// TestConfigurationOfAClient: the configurations of a client that runs are counted, and
+// what the file calls it is the label.
+func TestConfigurationOfAClient(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "client.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("client:\n  name: from-file\n  drainTimeout: 1s\n")
+	log := &book{}
+	f := start(t, nil, []string{"a"}, sdk.WithConfigFile(file), sdk.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
+	name := "from-file"
+	drain := 2 * time.Second
+	if _, err := f.client.Apply(t.Context(), &configsource.Config{Client: configsource.Client{Name: &name, DrainTimeout: &drain}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.client.Apply(t.Context(), &configsource.Config{Client: configsource.Client{Name: &name, DrainTimeout: &drain}}); err != nil {
+		t.Fatal(err)
+	}
+	write("client:\n  name: other\n")
+	applies := func(source, result string) float64 {
+		return total(f.collect(t)["slicewire.config.applies"], "client", name, "source", source, "result", result)
+	}
+	eventually(t, "the file to be refused", func() bool { return applies("file", "refused") > 0 })
+	for _, c := range []struct{ source, result string }{{"file", "accepted"}, {"code", "accepted"}, {"code", "unchanged"}, {"file", "refused"}} {
+		if n := applies(c.source, c.result); n != 1 {
+			t.Errorf("%v configurations from %s were %s, want 1", n, c.source, c.result)
+		}
+	}
+	all := f.collect(t)
+	if n := total(all["slicewire.config.revision"], "client", name); n != 2 {
+		t.Errorf("the revision is %v, want 2", n)
+	}
+	if len(find(all["slicewire.config.age"], "client", name)) != 1 {
+		t.Errorf("the age is not shown")
+	}
+	eventually(t, "the log", func() bool { return strings.Contains(log.String(), `"source":"file","result":"refused","revision":2`) })
+	if !strings.Contains(log.String(), `"source":"code","result":"accepted","revision":2`) {
+		t.Errorf("the log says\n%s", log)
 	}
 }
 

@@ -158,8 +158,11 @@ func (w *world) faults(t testing.TB, key func() string) (errs []error) {
 	try(within(t, 10*time.Second)) // no key
 	// A gap of the assignment: fallback, and the x of it that the service gave nobody.
 	try(keyed(t, "x"+key()))
+	try(keyed(t, "n"+key())) // the other server
 	w.odd.bad.Store(true)
-	try(in("odd"))
+	until("a bad result", func() bool {
+		return w.client.Status().Targets[0].Router.Selectors[3].BadResults["out_of_range"] > 0
+	}, func() context.Context { return in("odd") })
 	w.odd.bad.Store(false)
 	w.built.bad.Store(true)
 

@@ -119,7 +119,7 @@ func (w *Watcher) received(c *client, d decision) {
 	}
 	w.options.Logger.Log(context.Background(), level, message, attributes...)
 	if w.options.Observer != nil {
-		w.options.Observer(update(c.target, d))
+		w.options.Observer.Updated(update(c.target, d))
 	}
 }
 

@@ -78,7 +78,7 @@ type Options struct {
 	Gate Gate
 	// Observer is told of each answer of the sharding service, in order, by the
 	// goroutine that decides on it and without a lock. Nil: nobody is told.
-	Observer func(Update)
+	Observer Observer
 	// Logger is told what happens to streams and assignments, never a key. Nil
 	// discards.
 	Logger *slog.Logger

@@ -18,6 +18,10 @@ type Update struct {
 	Slices, Uncovered, Endpoints, Bytes int
 }
 
+// Observer is told of each answer of the sharding service, in order, by the goroutine
+// that decides on it and without a lock.
+type Observer interface{ Updated(Update) }
+
 func update(target string, d decision) Update {
 	u := Update{ShardingTarget: target, Generation: d.ack.GetGeneration(), Result: d.verdict.String(), Err: d.err, Build: d.took}
 	if a := d.publish; a != nil {
