@@ -201,9 +201,7 @@ func (w *world) faults(t testing.TB, key func() string) (errs []error) {
 	for _, b := range w.main.Backends() {
 		b.FailCalls(codes.Unavailable)
 	}
-	until("a breaker to open", func() bool {
-		return slices.ContainsFunc(w.client.Status().Targets[0].Router.Endpoints, func(e balancer.EndpointStatus) bool { return e.RetryAfter > 0 })
-	}, func() context.Context { return keyed(t, key()) })
+	until("a breaker to refuse", func() bool { return w.client.Status().Targets[0].Router.Picks.Refused > 0 }, func() context.Context { return keyed(t, key()) })
 	for _, b := range w.main.Backends() {
 		b.Heal()
 		b.Kill()
