@@ -51,7 +51,8 @@ func WithGRPCTelemetry() Option {
 }
 
 // WithClientName sets the label "client" of the client's metrics. By default it is
-// client-1 and so on; a name that another client of the process has gets a number.
+// client-1 and so on; a name that another client of the process has gets a number. A
+// configuration's client.name counts over it.
 func WithClientName(name string) Option {
 	return telemetryOption("WithClientName", func(o *telemetry.Options) { o.Client = name })
 }
