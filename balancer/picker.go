@@ -64,6 +64,13 @@ type picker struct {
 // Pick sends an attempt where the call's selector says.
 func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 	call := callinfo.From(info.Ctx)
+	if call.Measured() {
+		return p.measured(info, call)
+	}
+	return p.unmeasured(info, call)
+}
+
+func (p *picker) unmeasured(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, error) {
 	c := p.plan.Load()
 	if !unnamed(call) {
 		c = p.planFor(call)
@@ -149,6 +156,8 @@ type attempt struct {
 
 	// What choosing came to:
 	result lb.PickResult // when chosen
+	slice  int           // of the key, where one was looked up, and one more
+	why    string        // for fallback
 	first  *endpoint     // where the scan began, when failing; one that was refused
 	err    error         // when the result is bad
 }
@@ -232,6 +241,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	case assignment.Assigned:
 	case assignment.Failed:
 		if pub.config.EnableFallback {
+			a.why = noAssignment.String()
 			return p.anywhere(a, &a.counts().fallbacks[noAssignment], inFallback)
 		}
 		return nil, pub.err
@@ -240,6 +250,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	}
 
 	slice := pub.slices.Index.Find(a.key)
+	a.slice = slice + 1
 	owners := pub.slices.Owners(slice)
 	found := p.amongOwners(a, owners)
 	switch found {
@@ -257,6 +268,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	// unknown to the resolver, or there are none (A119: the slice is in fallback).
 	reason := fallbackReason(pub.slices.Kind(slice), found)
 	if pub.config.EnableFallback && (reason != serverEmpty || pub.config.Revision == assignment.Revision202608) {
+		a.why = reason.String()
 		return p.anywhere(a, &a.counts().fallbacks[reason], inFallback)
 	}
 	if found == nobody {

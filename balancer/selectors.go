@@ -69,6 +69,9 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		rt.replan(slot) // what the policy stored meanwhile it stored for those in the table
 	}
 	r.mu.Unlock()
+	r.tell(PolicyPublication{Selector: name, Policy: p.Kind().String(), Rule: p.String(), Source: source, Generation: 1})
+	r.options.Logger.Debug("a selector was declared", slog.String("selector", name), slog.String("policy", p.String()),
+		slog.Uint64("generation", 1), slog.String("source", source.String()), slog.String("result", Published.String()))
 	for _, rt := range r.routes() {
 		rt.wakeUp()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // Status is a snapshot of a Router for operators. It holds no keys.
@@ -93,6 +94,8 @@ type SelectorStatus struct {
 	Generation uint64
 	Source     Source
 	InForce    uint64
+	// Kind is Policy's kind.
+	Kind selection.Kind
 	// Membership is the generation of the endpoint list that picks use; built
 	// policies follow [Router.MembershipGeneration] by a build.
 	Membership uint64
@@ -263,6 +266,7 @@ func (sl *slot) status() SelectorStatus {
 	}
 	if sel.rule != nil {
 		s.Policy, s.Generation, s.Source = sel.rule.policy.String(), sel.rule.generation, sel.rule.source
+		s.Kind = sel.rule.policy.Kind()
 	}
 	sl.mu.Lock()
 	defer sl.mu.Unlock()

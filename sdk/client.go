@@ -15,6 +15,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/configsource"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // ErrClosed is what everything returns on a closed Client. As a gRPC status it
@@ -43,6 +44,7 @@ type Client struct {
 	driver   *driver
 	configs  configStatus
 	monitor  atomic.Pointer[monitor] // nil without
+	shown    *telemetry.Registration // nil where nothing is shown
 	declared declared
 
 	mu      sync.Mutex // guards the fields below, and makes changes of the topology one by one
@@ -194,6 +196,7 @@ func (c *Client) close(ctx context.Context) error {
 			c.driver.closePool(p)
 		}
 		c.running.closeBut(&running{})
+		c.shown.Close()
 	})
 	if c.cut {
 		return ctx.Err()

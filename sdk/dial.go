@@ -67,19 +67,22 @@ func dial(target string, opts []Option) (*Client, error) {
 	c.plan = &plan{settings: first.settings}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.patience, c.endPatience = context.WithCancel(context.Background())
+	c.show(first.settings)
 	go c.driver.run() // ends with close, which waits for it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = c.apply(first); err != nil {
 		run.closeBut(&running{})
 		c.driver.close()
+		c.shown.Close()
 		return nil, err
 	}
 	if u != nil {
 		c.configs.change(func(s *ConfigStatus) { s.Source = name })
-		c.configs.applied(u, ConfigChange{configsource.Diff(configsource.Config{}, c.config), difference(&plan{}, first)})
-		c.background.Go(func() { c.watch(src, u) })
+		c.configs.applied(code.sourceKind, u, ConfigChange{configsource.Diff(configsource.Config{}, c.config), difference(&plan{}, first)})
+		c.background.Go(func() { c.watch(src, code.sourceKind, u) })
 	}
+	c.shown.Show(source{c})
 	return c, nil
 }
 

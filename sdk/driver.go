@@ -16,6 +16,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // Switch is one change of a group's current target.
@@ -53,6 +54,7 @@ const keptSwitches = 256
 type driver struct {
 	logger *slog.Logger
 	began  time.Time
+	shown  *telemetry.Registration // nil where nothing is shown; set before run
 
 	mu      sync.Mutex     // guards the fields below it
 	checker health.Checker // tells whether a target that failed too often works again
@@ -88,6 +90,7 @@ func (d *driver) run() {
 		for _, s := range untold {
 			d.logger.Warn("a group of targets switched", slog.String("group", s.Group), slog.String("from", s.From),
 				slog.String("to", s.To), slog.String("reason", s.Reason.String()))
+			d.shown.Switched(s.Group, s.From, s.To, s.Reason, s.At)
 		}
 		if next.IsZero() {
 			timer.Stop()

@@ -170,7 +170,7 @@ func (c *Client) apply(next *plan) error {
 // dialPool makes the pool of m, with what was said of selectors and endpoints since
 // Dial.
 func (c *Client) dialPool(m *member) (*pool, error) {
-	p, err := dialPool(m)
+	p, err := dialPool(m, c.shown)
 	if err != nil {
 		return nil, err
 	}

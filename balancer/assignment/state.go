@@ -53,6 +53,7 @@ type Status struct {
 	// The assignment in force; zero without one.
 	Generation int64
 	Slices     int
+	Uncovered  int // slices without an owner
 	Endpoints  int
 	Bytes      int
 	ReceivedAt time.Time

@@ -67,6 +67,7 @@ var Rooms = []Room{
 		},
 		Outside: []string{grpcModule, otel},
 	},
+	{Path: "telemetry/generate", Ours: []string{"telemetry"}}, // a command
 	// Viper gives the values of a file; the parsers that it uses itself give the lines.
 	{Path: "configsource", Outside: []string{viper, fsnotify, yaml, toml}, Pure: true},
 	{Path: "configsource/check", Ours: []string{"configsource"}},
@@ -103,7 +104,7 @@ var Rooms = []Room{
 			"sdk", "sdk/sdktest", "interceptors", "balancer", "balancer/assignment", "balancer/keyrange",
 			"balancer/selection", "balancer/admission", "balancer/failover", "internal/callinfo", "internal/wire",
 		},
-		Outside: []string{grpcModule, protobuf},
+		Outside: []string{grpcModule, protobuf, otel},
 	},
 	{Path: "internal/linked"}, // tests alone: what may be linked beside us
 	// A command and a module of its own, for the sake of what draws the plots. It
