@@ -62,7 +62,7 @@ func TestSchemaAndLoader(t *testing.T) {
 		`{"breaker": {}}`: true,
 		`{"health": {"checker": {"kind": "http", "path": "/x"}, "interval": "1h", "failAllUnhealthy": true}}`: true,
 		`{"selectors": [{"name": "s", "policy": {"kind": "sliced", "inSlice": {"kind": "p2c"}}}]}`:            true,
-		`{"monitor": {"service": "shop.Users"}}`:                                           true,
+		`{"monitor": {"service": "shop.Users"}}`:                                                              true,
 
 		`{"clint": {}}`:                                           false,
 		`{"client": {"drainTimeout": 5}}`:                         false,
