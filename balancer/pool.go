@@ -79,6 +79,9 @@ func (ep *endpoint) wish(p *policy, what uint32) {
 func (pl *pool) setLimits(limits *Connections) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
+	if pl.limits.ScaleDownAfter != limits.ScaleDownAfter { // the next sample may be far off
+		pl.sampled, pl.nextSample = 0, time.Time{}
+	}
 	pl.limits = limits
 	for _, c := range pl.conns {
 		pl.watch(c)

@@ -31,7 +31,7 @@ func anyOrder(t *testing.T, rng *rand.Rand) {
 		c := Connections{
 			Min: rng.IntN(4), Streams: 1 + rng.IntN(6), MinReady: rng.IntN(3),
 			ScaleDownAfter: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
-			MaxAge:         time.Duration(rng.IntN(2)) * time.Duration(time.Second+time.Duration(rng.Int64N(int64(20*time.Second)))),
+			MaxAge:         time.Duration(rng.IntN(2)) * (time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))),
 			Unresponsive:   Unresponsive{Deadlines: rng.IntN(3), Window: time.Second},
 		}
 		if rng.IntN(3) > 0 {

@@ -103,6 +103,9 @@ func (s *spread) free() *readyConn {
 // waits says whether an RPC that finds all connections full is to wait for another
 // one, and asks for that if need be.
 func (s *spread) waits() bool {
+	if g := s.endpoint.guard; g != nil && g.RetryAfter() > 0 {
+		return false // it is refused here, and goes to another endpoint at once
+	}
 	if s.room {
 		s.endpoint.wish(s.policy, grow) // the policy answers by publishing anew
 		return len(s.ready) <= looks    // else a place may be free after all

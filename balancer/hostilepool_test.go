@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,4 +113,52 @@ func TestG38AnswersAfterAll(t *testing.T) {
 		}
 		w.nothingLeft("a")
 	})
+}
+
+// TestS18RefusedWhileFull: where admission refuses, an RPC goes elsewhere at once also
+// if all connections there are full, and none is opened for it.
+func TestS18RefusedWhileFull(t *testing.T) {
+	for _, p := range everyPolicy()[:6] {
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDoors(t)
+				w := newPoolWorldOf(t, RouterOptions{Connections: Connections{Max: 4, Streams: 2}, Admission: d}, "a", "b")
+				if _, err := w.router.Selector(DefaultSelector).Publish(p, FromCode); err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				begin := func() rpc {
+					n++
+					info := typedKey(fmt.Sprint("key ", n), "")
+					info.FullMethodName = "/test/Method"
+					return w.beginWith(info)
+				}
+				for range 20 { // connect both
+					endAll([]rpc{begin()})
+				}
+				var all []rpc
+				for len(w.load("a")) == 0 || w.load("a")[0] < 2 {
+					all = append(all, begin())
+				}
+				synctest.Wait()
+				a := d.of("a")[0]
+				a.shut.Store(true)
+				a.after.Store(int64(time.Minute))
+				opened := len(w.load("a"))
+				began := time.Now()
+				for range 10 {
+					if r := begin(); r.on.addr != "b" {
+						t.Error("an RPC was sent where admission refuses it")
+					} else {
+						r.end()
+					}
+				}
+				if n := len(w.load("a")); n != opened || time.Since(began) != 0 {
+					t.Errorf("%d connections where there were %d, after %v", n, opened, time.Since(began))
+				}
+				endAll(all)
+				w.nothingLeft("a", "b")
+			})
+		})
+	}
 }
