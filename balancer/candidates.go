@@ -35,6 +35,9 @@ const (
 
 // take uses ep if it is READY.
 func (a *attempt) take(ep *endpoint) taking {
+	if a.wish.look != nil {
+		return a.wish.look.take(ep)
+	}
 	var t taking
 	a.result, t = ep.take(a.info)
 	switch t {
@@ -336,6 +339,8 @@ type wish struct {
 	// that is ready or connecting is then reason enough to ask no more (field case
 	// PF-05: one RPC, one connection).
 	queued bool
+	// look is set where nobody picks and somebody asks: nothing is done then.
+	look *look
 }
 
 // ask requests a connection to ep, at most one for each Pick.
@@ -344,5 +349,7 @@ func (p *picker) ask(ep *endpoint, w *wish) {
 		return
 	}
 	w.asked = ep
-	p.policy.requestConnection(ep)
+	if w.look == nil {
+		p.policy.requestConnection(ep)
+	}
 }

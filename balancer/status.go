@@ -207,23 +207,28 @@ func (rt *route) status() Status {
 	s.UnknownOwners = pub.unknown
 	s.Endpoints = make([]EndpointStatus, len(pub.view.endpoints))
 	for i, ep := range pub.view.endpoints {
-		cur := ep.cur.Load()
-		s.Endpoints[i] = EndpointStatus{
-			Name:     ep.name,
-			Address:  ep.member.Info().Address,
-			State:    cur.connectivity,
-			Since:    cur.since,
-			Picks:    ep.member.Picks(),
-			Pending:  ep.member.Pending(),
-			Health:   ep.cell.Load().State(),
-			Draining: ep.flags.Load()&draining != 0,
-		}
-		if d, off := rt.disabled(ep); off {
-			s.Endpoints[i].Disabled = &d
-		}
-		if ep.guard != nil {
-			s.Endpoints[i].RetryAfter = ep.guard.RetryAfter()
-		}
+		s.Endpoints[i] = rt.endpointStatus(ep)
+	}
+	return s
+}
+
+func (rt *route) endpointStatus(ep *endpoint) EndpointStatus {
+	cur := ep.cur.Load()
+	s := EndpointStatus{
+		Name:     ep.name,
+		Address:  ep.member.Info().Address,
+		State:    cur.connectivity,
+		Since:    cur.since,
+		Picks:    ep.member.Picks(),
+		Pending:  ep.member.Pending(),
+		Health:   ep.cell.Load().State(),
+		Draining: ep.flags.Load()&draining != 0,
+	}
+	if d, off := rt.disabled(ep); off {
+		s.Disabled = &d
+	}
+	if ep.guard != nil {
+		s.RetryAfter = ep.guard.RetryAfter()
 	}
 	return s
 }
