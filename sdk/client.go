@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer"
+	"github.com/slicewire/slicewire/telemetry/debug"
 )
 
 // ErrClosed is what everything returns on a closed Client. As a gRPC status it
@@ -42,6 +43,7 @@ type Client struct {
 	driver   *driver
 	monitor  *monitor // nil without
 	declared declared
+	events   debug.Events // for DebugHandler
 
 	mu      sync.Mutex // guards the fields below, and makes changes of the topology one by one
 	plan    *plan

@@ -48,7 +48,7 @@ var Rooms = []Room{
 		// internal/wire: only the two ends of the protocol speak it.
 		Path: "sdk",
 		Ours: []string{
-			"interceptors", "telemetry", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
+			"interceptors", "telemetry", "telemetry/debug", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
 			"balancer/selection", "balancer/admission", "balancer/health", "balancer/failover", "internal/callinfo",
 		},
 		Outside: []string{grpcModule, protobuf},
@@ -63,6 +63,7 @@ var Rooms = []Room{
 		},
 		Outside: []string{grpcModule, otel},
 	},
+	{Path: "telemetry/debug"}, // plain values in, pages out
 	{Path: "configsource", Outside: []string{viper, fsnotify}, Pure: true},
 	{
 		Path: "balancer",
