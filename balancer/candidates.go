@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	lb "google.golang.org/grpc/balancer"
@@ -31,6 +32,7 @@ const (
 	notReady                   // it is failing
 	isIdle                     // it is IDLE
 	isConnecting               // it is CONNECTING, or changing just now
+	isFull                     // it is READY, and another connection to it is on its way
 )
 
 // take uses ep if it is READY.
@@ -56,7 +58,11 @@ func (ep *endpoint) take(info lb.PickInfo) (res lb.PickResult, t taking) {
 		return res, unready(s.connectivity)
 	}
 	res, err := s.picker.Pick(info)
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, errFull):
+		return res, isFull
+	default:
 		return res, isConnecting
 	}
 	if !ep.send(info, &res) {
@@ -138,6 +144,8 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 				p.ask(idle, w)
 			}
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			turned = ep
 		case isConnecting:
@@ -151,11 +159,16 @@ func (p *picker) amongOwners(a *attempt, owners []uint32) verdict {
 	}
 	// Of a slice only connectivity counts (A119), health is the order inside it: one
 	// that is READY is used now.
-	if ill != nil && a.take(ill) == taken {
-		if idle != nil && !w.queued {
-			p.ask(idle, w)
+	if ill != nil {
+		switch a.take(ill) {
+		case taken:
+			if idle != nil && !w.queued {
+				p.ask(idle, w)
+			}
+			return chosen
+		case isFull:
+			return queue
 		}
-		return chosen
 	}
 	if idle != nil && !(w.queued && onTheWay) {
 		p.ask(idle, w)
@@ -187,6 +200,8 @@ func (a *attempt) retake(owners []uint32) verdict {
 		switch a.take(ep) {
 		case taken:
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			v, a.first = turnedAway, ep
 		}
@@ -291,6 +306,8 @@ func (p *picker) amongAll(a *attempt) verdict {
 			switch a.take(ep) {
 			case taken:
 				return chosen
+			case isFull:
+				return queue
 			case notAdmitted:
 				turned = ep
 			default:
@@ -303,6 +320,8 @@ func (p *picker) amongAll(a *attempt) verdict {
 		switch a.take(again) {
 		case taken:
 			return chosen
+		case isFull:
+			return queue
 		case notAdmitted:
 			turned = again
 		}

@@ -91,7 +91,7 @@ func TestHealthListenerCounts(t *testing.T) {
 // the policy's goroutine, which does not run here, has looked at it.
 func TestChildUpdateIsSeenAtOnce(t *testing.T) {
 	p := twoOwners(t)
-	child := &childConn{policy: p.policy, endpoint: p.cur.Load().view.endpoints[0]}
+	child := adopt(p.policy, p.cur.Load().view.endpoints[0])
 	child.UpdateState(lb.State{ConnectivityState: connectivity.TransientFailure, Picker: stubPicker{err: stubError(5)}})
 	var down stubError
 	if _, err := p.Pick(typedKey("a", "x-key")); !errors.As(err, &down) || down != 5 {
@@ -124,7 +124,7 @@ func TestBurstIsOneReport(t *testing.T) {
 	p.picker.cur.Store(&published{view: p.view})
 	p.picker.queued.Store(true)
 	for _, ep := range eps {
-		child := &childConn{policy: p, endpoint: ep}
+		child := adopt(p, ep)
 		for _, s := range []connectivity.State{connectivity.Connecting, connectivity.Ready} {
 			child.UpdateState(lb.State{ConnectivityState: s, Picker: stubPicker{}})
 		}
@@ -135,4 +135,11 @@ func TestBurstIsOneReport(t *testing.T) {
 	if n := cc.updates.Load(); n != 1 || p.counts[connectivity.Ready] != len(eps) {
 		t.Errorf("gRPC was told %d times of %d endpoints, want once of all", n, p.counts[connectivity.Ready])
 	}
+}
+
+// adopt gives ep a connection without a child.
+func adopt(p *policy, ep *endpoint) *childConn {
+	c := newChildConn(p, ep)
+	ep.pool.add(c)
+	return c
 }

@@ -30,6 +30,9 @@ func (p *picker) direct(a *attempt) (*callinfo.Wait, error) {
 		if ep.level(nil) > level(p.worst.Load()) {
 			return p.none(a)
 		}
+		if a.call != nil && a.call.Tried.Has(ep.id) && a.moreToCome() {
+			return waitAnyConnection, lb.ErrNoSubConnAvailable
+		}
 		switch a.take(ep) {
 		case taken:
 			return nil, nil
@@ -80,8 +83,13 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 			break // all are excluded
 		}
 		ep := table.At(i).Handle().(*endpoint)
-		if ep.level(a.call) <= worst && a.take(ep) == taken {
-			return chosen
+		if ep.level(a.call) <= worst {
+			switch a.take(ep) {
+			case taken:
+				return chosen
+			case isFull: // its next connection is a moment away, and others may be full too
+				return queue
+			}
 		}
 		view.Exclude(i)
 		policy = instead(policy)
@@ -109,6 +117,9 @@ func (a *attempt) scan(table *selection.Table) verdict {
 	v := queue
 	start := int(rand.Uint32N(uint32(n)))
 	for _, round := range [...]level{fit, unhealthy, tried} {
+		if round == tried && a.moreToCome() {
+			return queue
+		}
 		for i := range n {
 			ep := table.At((start + i) % n).Handle().(*endpoint)
 			if ep.level(a.call) != round {
@@ -117,12 +128,20 @@ func (a *attempt) scan(table *selection.Table) verdict {
 			switch a.take(ep) {
 			case taken:
 				return chosen
+			case isFull:
+				return queue
 			case notAdmitted:
 				v, a.first = turnedAway, ep
 			}
 		}
 	}
 	return v
+}
+
+// moreToCome says whether an endpoint is on its way to READY: a retry waits for that
+// rather than go where its call has been (seed row S-21).
+func (a *attempt) moreToCome() bool {
+	return a.pub.view.connecting.Load() > 0 || a.pub.view.idle.next(0) >= 0
 }
 
 // custom asks a user's policy, and refuses what it must not answer (seed row

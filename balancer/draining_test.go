@@ -219,11 +219,14 @@ func TestS25DrainRaces(t *testing.T) {
 				return false
 			}
 			var err error
-			if res, err = p.picker.Pick(selectorInfo("")); err == nil && res.SubConn.(*fakeSubConn).addr != "x" {
-				res.Done(lb.DoneInfo{}) // the list before is still in force
+			if res, err = p.picker.Pick(selectorInfo("")); err != nil {
 				return false
 			}
-			return err == nil
+			if sc := res.SubConn.(*fakeSubConn); sc.addr != "x" || sc.shut.Load() {
+				res.Done(lb.DoneInfo{}) // a pick by the list before, which gRPC would do again
+				return false
+			}
+			return true
 		})
 		left := make(chan struct{})
 		go func() {

@@ -17,15 +17,15 @@ import (
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
-// childState is what the child policy of an endpoint last said. Immutable.
+// childState is what the child policies of an endpoint last said. Immutable.
 type childState struct {
 	connectivity connectivity.State
 	picker       lb.Picker
 	since        time.Time
 }
 
-// endpoint is one backend from name resolution, with a pick_first child that
-// is made when a connection is first wanted (A119, interactions with
+// endpoint is one backend from name resolution, with a connection or several, each
+// a pick_first child. The first is made when one is wanted (A119, interactions with
 // pick_first).
 type endpoint struct {
 	name string
@@ -44,12 +44,12 @@ type endpoint struct {
 	// flags keep picks away: barred is stored by whoever enables and disables
 	// endpoints, draining too, retired by the policy; picks load.
 	flags atomic.Uint32
-	// cur is stored by the child's state updates and loaded by picks.
+	// cur is stored by the children's state updates and loaded by picks.
 	cur atomic.Pointer[childState]
 	// connectAsked is set by the pick that asks for a connection and cleared by
 	// the policy once it has acted, so that a crowd of picks asks once.
 	connectAsked atomic.Bool
-	// leftReady is set by the child's state updates when the endpoint stops being
+	// leftReady is set by the children's state updates when a connection stops being
 	// READY, and cleared by the policy: it may be READY again when the policy looks.
 	leftReady atomic.Bool
 	// changePending is set while the endpoint waits in the policy's inbox.
@@ -59,10 +59,13 @@ type endpoint struct {
 	index   int // in the current view
 	readyAt int // in the policy's table of READY endpoints, -1 if not in it
 	target  resolver.Endpoint
-	child   lb.Balancer        // nil until a connection is first wanted
 	counted connectivity.State // the state that is in the policy's counts
 	removed bool
-	class   class // as counted by the policy
+	class   class     // as counted by the policy
+	dialled time.Time // when a connection was wanted last
+
+	// pool is its connections. Last, since picks seldom look there.
+	pool pool
 }
 
 // Flags of an endpoint.
@@ -80,6 +83,7 @@ func newEndpoint(name string) *endpoint {
 	ep := &endpoint{name: name, id: endpointIDs.Add(1), counted: connectivity.Idle, readyAt: -1}
 	ep.member = selection.NewMember(name, selection.Info{Weight: 1}, ep)
 	ep.done = ep.ended
+	ep.pool.limits = oneConnection
 	ep.cur.Store(&childState{connectivity: connectivity.Idle, since: time.Now()})
 	return ep
 }
@@ -129,24 +133,6 @@ func (ep *endpoint) setTarget(t resolver.Endpoint) bool {
 	return !same
 }
 
-// connect asks the child for a connection, making the child first if need be.
-func (ep *endpoint) connect(p *policy) {
-	if ep.child != nil {
-		ep.child.ExitIdle()
-		return
-	}
-	ep.child = pickFirst.Build(&childConn{ClientConn: p.cc, policy: p, endpoint: ep}, p.opts)
-	ep.updateChild(p) // pick_first connects as soon as it is given its endpoint
-}
-
-// updateChild hands the current addresses to the child.
-func (ep *endpoint) updateChild(p *policy) {
-	state := resolver.State{Endpoints: []resolver.Endpoint{ep.target}, Attributes: p.attributes}
-	// pick_first refuses only an empty list, and endpoints without addresses
-	// are not taken.
-	_ = ep.child.UpdateClientConnState(lb.ClientConnState{ResolverState: state})
-}
-
 // mayAnswer says whether the connection that a pick asked ep for is still on its
 // way, so that a change that wakes queued picks lies ahead. The wish is loaded
 // before the state, because the policy clears it after it has acted.
@@ -161,36 +147,85 @@ func (ep *endpoint) mayAnswer() bool {
 	return false
 }
 
-// close ends the child; RPCs in flight on its connection finish.
+// connect asks for a connection to ep, which has none that is READY or on its way.
+func (ep *endpoint) connect(p *policy) {
+	ep.dialled = time.Now()
+	var w work
+	var idle *childConn
+	ep.pool.mu.Lock()
+	for _, c := range ep.pool.conns {
+		if c.leaving == inUse && (idle == nil || c.rank() > idle.rank()) {
+			idle = c
+		}
+	}
+	if idle == nil {
+		p.open(ep, nil, inUse, &w)
+	}
+	ep.pool.mu.Unlock()
+	if idle != nil {
+		idle.child.ExitIdle()
+	}
+	p.carryOut(w)
+}
+
+// moved hands new addresses to the connections. Those that are leaving end, which
+// cuts no RPC: they must not connect anew.
+func (ep *endpoint) moved(p *policy) {
+	var w work
+	ep.pool.mu.Lock()
+	for _, c := range ep.pool.conns {
+		if c.leaving != inUse {
+			ep.pool.stop(c, c.leaving, &w)
+		}
+	}
+	ep.pool.mu.Unlock()
+	p.carryOut(w)
+	for _, c := range ep.pool.conns {
+		c.update(p)
+	}
+}
+
+// leaves ends what ep, which has left, must not do any more: nothing new is
+// connected (field case EC-07), and picks wait for nothing new.
+func (ep *endpoint) leaves(p *policy) {
+	pl := &ep.pool
+	ep.removed = true
+	ep.flags.Or(retired)
+	if pl.timer != nil {
+		pl.timer.Stop()
+	}
+	var w work
+	pl.mu.Lock()
+	for _, c := range pl.conns {
+		if c.leaving == inUse && c.ready == nil && len(pl.conns)-len(w.stop) > 1 {
+			pl.stop(c, closedRemoved, &w)
+		}
+	}
+	ep.publish()
+	pl.mu.Unlock()
+	p.carryOut(w)
+}
+
+// close ends all connections; RPCs in flight on them finish.
 func (ep *endpoint) close() {
 	ep.removed = true
 	ep.flags.Or(retired | ended)
-	if ep.child != nil {
-		ep.child.Close()
+	pl := &ep.pool
+	if pl.timer != nil {
+		pl.timer.Stop()
+	}
+	pl.mu.Lock()
+	conns := pl.conns
+	for _, c := range conns {
+		pl.drop(c, closedRemoved)
+	}
+	pl.closed = true
+	pl.mu.Unlock()
+	for _, c := range conns {
+		if c.child != nil {
+			c.child.Close()
+		}
 	}
 }
 
 var pickFirst = lb.Get(pickfirst.Name)
-
-// childConn is the ClientConn of one endpoint's child. gRPC and pick_first
-// call UpdateState from goroutines of theirs.
-type childConn struct {
-	lb.ClientConn
-	policy   *policy
-	endpoint *endpoint
-}
-
-// UpdateState publishes the endpoint's state: one store that picks see at once,
-// and one entry in the policy's inbox.
-func (c *childConn) UpdateState(s lb.State) {
-	next := &childState{connectivity: s.ConnectivityState, picker: s.Picker, since: time.Now()}
-	old := c.endpoint.cur.Load()
-	if old.connectivity == s.ConnectivityState {
-		next.since = old.since
-	}
-	c.endpoint.cur.Store(next)
-	if old.connectivity == connectivity.Ready {
-		c.endpoint.leftReady.Store(true)
-	}
-	c.policy.endpointChanged(c.endpoint)
-}

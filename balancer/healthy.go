@@ -115,11 +115,16 @@ func (ep *endpoint) live() grpc.ClientConnInterface {
 	if s.connectivity != connectivity.Ready {
 		return nil
 	}
-	res, err := s.picker.Pick(lb.PickInfo{Ctx: context.Background()})
-	if err != nil {
+	var sc lb.SubConn
+	if several, ok := s.picker.(*spread); ok {
+		sc = several.least().SubConn // a pick would reserve a place
+	} else if res, err := s.picker.Pick(lb.PickInfo{Ctx: context.Background()}); err == nil {
+		sc = res.SubConn
+	}
+	if sc == nil {
 		return nil
 	}
-	producer, release := res.SubConn.GetOrBuildProducer(connBuilder{})
+	producer, release := sc.GetOrBuildProducer(connBuilder{})
 	release()
 	return producer.(connProducer).cc
 }

@@ -13,6 +13,8 @@ type inbox struct {
 	changed       []*endpoint       // their child said something
 	connect       []*endpoint       // a pick wants a connection
 	all           bool              // a pick chooses among all endpoints that are READY
+	tend          []*endpoint       // their connections are to be looked at
+	connections   bool              // the settings of connections have changed
 	again         bool              // admission may have changed its mind
 	selection     bool              // a selector has another policy or other data
 	retired       bool              // RetireTimeout is over for some endpoint

@@ -19,6 +19,7 @@ func (p *policy) addEndpoint(name string) *endpoint {
 	if a := p.route.router.options.Admission; a != nil {
 		ep.guard = a.Guard(name)
 	}
+	ep.pool.limits = p.limits()
 	p.counts[ep.counted]++
 	return ep
 }

@@ -96,6 +96,8 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 			return nil, nil
 		case notAdmitted:
 			turned = ep
+		case isFull: // its keys stay with it
+			return waitCandidate, lb.ErrNoSubConnAvailable
 		case isConnecting, isIdle:
 			if ep.flags.Load()&retired != 0 {
 				continue
@@ -112,8 +114,13 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 	if onTheWay {
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
 	}
-	if ill != nil && !a.pub.route.router.options.FailAllUnhealthy && a.take(ill) == taken {
-		return nil, nil
+	if ill != nil && !a.pub.route.router.options.FailAllUnhealthy {
+		switch a.take(ill) {
+		case taken:
+			return nil, nil
+		case isFull:
+			return waitCandidate, lb.ErrNoSubConnAvailable
+		}
 	}
 	if illOnTheWay {
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
@@ -122,6 +129,8 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 		switch a.take(again) {
 		case taken:
 			return nil, nil
+		case isFull:
+			return waitCandidate, lb.ErrNoSubConnAvailable
 		case notAdmitted:
 			turned = again
 		}

@@ -144,8 +144,11 @@ func (p *picker) byChoice(info lb.PickInfo, call *callinfo.Call, c *plan) (lb.Pi
 			settled(call)
 			return res, nil
 		}
-		if t == notAdmitted {
+		switch t {
+		case notAdmitted:
 			c.selector.counts.refused.Add(1)
+		case isFull: // which may mean to wait for it
+			return p.inFull(info, call)
 		}
 	}
 	return p.goOn(info, call, passed{index: i, table: c.table})
@@ -167,10 +170,13 @@ func (p *picker) byOrder(info lb.PickInfo, call *callinfo.Call, c *plan) (lb.Pic
 		return p.inFull(info, call)
 	}
 	if ep := c.members[i]; ep.guard == nil && ep.level(call) <= level(p.worst.Load()) {
-		if res, t := ep.take(info); t == taken {
+		switch res, t := ep.take(info); t {
+		case taken:
 			c.selector.counts.sent(call, ep)
 			settled(call)
 			return res, nil
+		case isFull: // its keys stay with it
+			return p.inFull(info, call)
 		}
 	}
 	return p.goOn(info, call, passed{index: i, rule: c.rule, cursor: cursor})

@@ -61,6 +61,8 @@ type policy struct {
 	retiring []retiree
 	// retireTimer runs while endpoints retire, nil otherwise.
 	retireTimer *time.Timer
+	// standbyTimer runs while keepReady waits, nil before the first time.
+	standbyTimer *time.Timer
 	// classes count the endpoints by class; allIll says that the unhealthy ones are
 	// used because there are no others.
 	classes [classes]int
@@ -192,6 +194,13 @@ func (p *policy) run() {
 		for _, ep := range in.changed {
 			p.handleChange(ep)
 		}
+		if in.connections {
+			p.applyConnections()
+		}
+		for _, ep := range in.tend {
+			ep.pool.asked.Store(false) // before its wishes are taken
+			p.tend(ep)
+		}
 		if in.all && !p.eager {
 			p.connectAll()
 		}
@@ -210,6 +219,7 @@ func (p *policy) run() {
 		}
 		p.judgeHealth()
 		p.storeReady()
+		p.keepReady()
 		p.report()
 	}
 }
@@ -224,6 +234,9 @@ func (p *policy) shutDown() {
 	p.retire(true)
 	if p.retireTimer != nil {
 		p.retireTimer.Stop()
+	}
+	if p.standbyTimer != nil {
+		p.standbyTimer.Stop()
 	}
 	if p.route != nil {
 		p.route.release()
@@ -305,7 +318,7 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 		} else {
 			kept++
 		}
-		if ep.setTarget(u.target) && ep.child != nil {
+		if ep.setTarget(u.target) && len(ep.pool.conns) > 0 {
 			moved = append(moved, ep)
 		}
 		next[i] = ep
@@ -323,7 +336,7 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 		}
 	}
 	for _, ep := range moved {
-		ep.updateChild(p)
+		ep.moved(p)
 	}
 	if p.eager {
 		for _, ep := range next {
@@ -407,6 +420,7 @@ func (p *policy) handleChange(ep *endpoint) {
 	// gRPC holds an RPC whose connection died between pick and send until the
 	// next picker update. Older data may lead there when the endpoint has left.
 	p.mustReport = ep.leftReady.Swap(false) || p.mustReport
+	p.tend(ep)
 	if ep.removed {
 		return
 	}

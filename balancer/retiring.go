@@ -33,8 +33,7 @@ func (p *policy) leave(gone []*endpoint) {
 	}
 	wait := p.route.router.options.RetireTimeout
 	for _, ep := range gone {
-		ep.removed = true
-		ep.flags.Or(retired)
+		ep.leaves(p)
 		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})
 	}
 	if p.retireTimer == nil {

@@ -182,3 +182,30 @@ func TestRetiredEndpointLosesItsConnection(t *testing.T) {
 		b.finish(nil)
 	})
 }
+
+// TestS21RetryWaitsForOthers: a retry that finds only endpoints which its call has
+// tried waits while another one is connecting, or about to, and goes to one again
+// where none is.
+func TestS21RetryWaitsForOthers(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		for _, p := range []selection.Policy{selection.P2C(), selection.RoundRobin(), selection.LeastPending(), selection.Custom("first", first{})} {
+			pk, _ := doorWorld(t, n, p)
+			view := pk.cur.Load().view
+			view.count(connectivity.Connecting, 1)
+			if _, err := pk.Pick(triedAll(pk)); !errors.Is(err, lb.ErrNoSubConnAvailable) {
+				t.Errorf("%v, %d endpoints tried and one connecting: %v, want to wait", p, n, err)
+			}
+			if res, err := pk.Pick(methodInfo()); err != nil {
+				t.Errorf("%v, %d endpoints: a first attempt: %v", p, n, err)
+			} else {
+				res.Done(lb.DoneInfo{})
+			}
+			view.count(connectivity.Connecting, -1)
+			if res, err := pk.Pick(triedAll(pk)); err != nil {
+				t.Errorf("%v, %d endpoints, all tried: %v, want one of them", p, n, err)
+			} else {
+				res.Done(lb.DoneInfo{})
+			}
+		}
+	}
+}

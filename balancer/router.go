@@ -66,6 +66,10 @@ type RouterOptions struct {
 	// Default: as many as the endpoint list has, and at least 64, so that a list may be
 	// replaced as a whole.
 	MaxRetiring int
+	// Connections says how many connections there are, and for how long each; see
+	// [Router.SetConnections] for a change at run time. Settings that Validate refuses
+	// are logged, and the default ones used.
+	Connections Connections
 }
 
 // DefaultRetireTimeout is RouterOptions.RetireTimeout unless it is set.
@@ -95,6 +99,10 @@ type Router struct {
 	disabled atomic.Pointer[map[string]Disabled]
 	unknown  unknownSelectors
 	left     departed
+	// connections are the settings with their defaults, nil for the default ones:
+	// stored under mu.
+	connections      atomic.Pointer[Connections]
+	connectionTotals connectionTotals
 
 	// main is the route that outlives its policy: stored under mu.
 	main atomic.Pointer[route]
@@ -130,6 +138,11 @@ func NewRouter(o RouterOptions) *Router {
 	o.Assignment.Gate = o.Gate.gate
 	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
 	r.disabled.Store(&map[string]Disabled{})
+	if err := o.Connections.Validate(); err != nil {
+		o.Logger.Error("the settings of connections were refused; the default ones are in force", slog.Any("error", err))
+	} else {
+		r.connections.Store(o.Connections.filled())
+	}
 	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)

@@ -46,6 +46,8 @@ type Status struct {
 	// AllUnhealthy says that the probes of every endpoint fail, and that they are
 	// used all the same.
 	AllUnhealthy bool
+	// Connections count those of all endpoints.
+	Connections ConnectionCounts
 	// UnknownSelectors counts picks of RPCs that name a selector which is not
 	// declared.
 	UnknownSelectors uint64
@@ -69,6 +71,8 @@ type EndpointStatus struct {
 	Since   time.Time // when it entered State
 	Picks   uint64    // since it appeared
 	Pending int       // RPCs in flight
+	// Connections are those that it has now.
+	Connections ConnectionStates
 	// Health is what probes found; Healthy where nobody probes.
 	Health health.State
 	// Disabled says why no pick chooses it, nil if picks may.
@@ -175,6 +179,7 @@ func (rt *route) status() Status {
 		Config:           rt.config.Load(),
 		Assignment:       rt.watcher.Status(),
 		Readiness:        rt.readiness(),
+		Connections:      rt.router.connectionTotals.counts(),
 		UnknownSelectors: rt.router.unknown.count.Load(),
 		ResolverUpdates:  rt.router.faults.updates.Load(),
 		ResolverErrors:   rt.router.faults.resolverErrors.Load(),
@@ -223,6 +228,8 @@ func (rt *route) endpointStatus(ep *endpoint) EndpointStatus {
 		Pending:  ep.member.Pending(),
 		Health:   ep.cell.Load().State(),
 		Draining: ep.flags.Load()&draining != 0,
+
+		Connections: ep.connectionStates(),
 	}
 	if d, off := rt.disabled(ep); off {
 		s.Disabled = &d

@@ -16,6 +16,10 @@ func (ep *endpoint) send(info lb.PickInfo, res *lb.PickResult) (admitted bool) {
 	// Counted first: who disables the endpoint and then looks for what is in flight
 	// sees this attempt, or this attempt sees that.
 	ep.member.Start()
+	c, counted := res.SubConn.(*readyConn)
+	if counted {
+		return ep.sendOn(c, info, res)
+	}
 	if ep.flags.Load()&barred != 0 {
 		ep.undo()
 		return false
@@ -27,13 +31,43 @@ func (ep *endpoint) send(info lb.PickInfo, res *lb.PickResult) (admitted bool) {
 			ep.undo()
 			return false
 		}
-		done = newTicket(ep, token).done
+		done = newTicket(ep, nil, token).done
 	}
 	if res.Done != nil { // pick_first has none
 		child, own := res.Done, done
 		done = func(i lb.DoneInfo) { child(i); own(i) }
 	}
 	res.Done = done
+	return true
+}
+
+// sendOn is the rest of send where RPCs are counted by connection. The pick has
+// reserved its place on c.
+func (ep *endpoint) sendOn(c *readyConn, info lb.PickInfo, res *lb.PickResult) (admitted bool) {
+	if ep.flags.Load()&barred != 0 {
+		c.conn.release()
+		ep.undo()
+		return false
+	}
+	done := c.conn.done
+	var token admission.Token
+	if ep.guard != nil {
+		var ok bool
+		if token, ok = ep.guard.TryAcquire(info.FullMethodName); !ok {
+			c.conn.release()
+			ep.undo()
+			return false
+		}
+	}
+	watch := c.conn.watch.Load()
+	if ep.guard != nil || watch != nil {
+		t := newTicket(ep, c.conn, token)
+		t.watch, done = watch, t.done
+	}
+	if n := int64(ep.member.Pending()); n > ep.pool.most.Load() {
+		ep.pool.most.Store(n)
+	}
+	res.SubConn, res.Done = c.SubConn, done
 	return true
 }
 
@@ -73,10 +107,13 @@ func blamed(code codes.Code) bool {
 	return false
 }
 
-// ticket is what an attempt with a guard has to remember. Tickets are used again,
+// ticket is what an attempt has to remember where there is a guard, or where its
+// connection is watched. Tickets are used again,
 // each with a done that was made once, so that a pick allocates nothing.
 type ticket struct {
 	endpoint *endpoint
+	conn     *childConn // nil where RPCs are not counted by connection
+	watch    *Unresponsive
 	token    admission.Token
 	since    time.Time
 	done     func(lb.DoneInfo)
@@ -84,24 +121,32 @@ type ticket struct {
 
 var tickets sync.Pool
 
-func newTicket(ep *endpoint, token admission.Token) *ticket {
+func newTicket(ep *endpoint, c *childConn, token admission.Token) *ticket {
 	t, _ := tickets.Get().(*ticket)
 	if t == nil {
 		t = &ticket{}
 		t.done = t.ended
 	}
-	t.endpoint, t.token, t.since = ep, token, time.Now()
+	t.endpoint, t.conn, t.token, t.since = ep, c, token, time.Now()
 	return t
 }
 
 func (t *ticket) ended(info lb.DoneInfo) {
-	ep, token, elapsed := t.endpoint, t.token, time.Since(t.since)
-	t.endpoint = nil
+	ep, c, watch, token, since := t.endpoint, t.conn, t.watch, t.token, t.since
+	t.endpoint, t.conn, t.watch = nil, nil, nil
 	tickets.Put(t)
-	o := outcomeOf(info)
-	o.Elapsed = elapsed
+	if watch != nil {
+		c.heard(watch, since, info)
+	}
+	if c != nil {
+		c.release()
+	}
 	ep.ended(info)
-	ep.guard.Report(token, o)
+	if ep.guard != nil {
+		o := outcomeOf(info)
+		o.Elapsed = time.Since(since)
+		ep.guard.Report(token, o)
+	}
 }
 
 // outcomeOf is what gRPC says of the end of an attempt (seed row S-19). gRPC does

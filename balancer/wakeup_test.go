@@ -23,7 +23,7 @@ func TestReconnectedUnseen(t *testing.T) {
 	ep := stub(0, "a", connectivity.Ready)
 	p := &policy{view: newView([]*endpoint{ep}), wake: make(chan struct{}, 1)}
 	p.picker = &picker{policy: p}
-	child := &childConn{policy: p, endpoint: ep}
+	child := adopt(p, ep)
 	for _, s := range []connectivity.State{connectivity.Idle, connectivity.Connecting, connectivity.Ready} {
 		child.UpdateState(lb.State{ConnectivityState: s, Picker: stubPicker{}})
 	}

@@ -376,15 +376,21 @@ func (w *whirl) transition(from, to selection.Policy) {
 func (w *whirl) closeAmongPublications(policies []selection.Policy) {
 	var publishers sync.WaitGroup
 	var applied atomic.Uint64
+	var closed atomic.Bool
 	begun := make(chan struct{})
 	publishers.Go(func() {
 		for i := 0; ; i++ {
+			after := closed.Load()
 			pub, err := w.client.Selector(sdk.DefaultSelector).Publish(policies[i%len(policies)], balancer.FromCode)
 			switch {
-			case errors.Is(err, balancer.ErrClosed):
+			case errors.Is(err, sdk.ErrClosed):
 				return
 			case err != nil:
 				w.fail("a publication: %w", err)
+				return
+			case after:
+				w.fail("a publication after Close: %+v", pub)
+				return
 			case pub.Generation <= applied.Load():
 				w.fail("a publication has generation %d after %d", pub.Generation, applied.Load())
 			}
@@ -398,6 +404,7 @@ func (w *whirl) closeAmongPublications(policies []selection.Policy) {
 	if err := w.client.Close(); err != nil {
 		w.fail("Close: %w", err)
 	}
+	closed.Store(true)
 	at := w.selectorStatus(w.t, sdk.DefaultSelector).Generation
 	publishers.Wait()
 	if after := w.selectorStatus(w.t, sdk.DefaultSelector).Generation; at != after || at != applied.Load() {

@@ -212,3 +212,28 @@ func TestS18RetryAndBreaker(t *testing.T) {
 		t.Errorf("attempts ended as %v", kinds)
 	}
 }
+
+// TestS20SlowServer: with SlowAfter the breaker of a server that is slow opens as
+// one that fails would, and no RPC fails.
+func TestS20SlowServer(t *testing.T) {
+	t.Parallel()
+	_, breaker := breakers(t, func(o *admission.BreakerOptions) { o.SlowAfter = 100 * time.Millisecond })
+	f := startPlain(t, []string{"e1", "e2"}, selection.RoundRobin(), breaker)
+	f.whoBy(t, "", "")
+	f.allConnected(t)
+	f.Backend("e1").SlowCalls(120 * time.Millisecond)
+	eventually(t, "an open breaker", func() bool {
+		f.whoBy(t, "", "")
+		return f.endpoint(t, "e1").RetryAfter > 0
+	})
+	f.Backend("e1").Forget()
+	for range 20 {
+		f.whoBy(t, "", "")
+	}
+	if n := f.Backend("e1").Count(); n != 0 {
+		t.Errorf("the slow server got %d calls", n)
+	}
+	if n := f.endpoint(t, "e2").RetryAfter; n > 0 {
+		t.Error("the other one's breaker is open too")
+	}
+}

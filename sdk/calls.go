@@ -28,10 +28,14 @@ func (c *calls) enter() bool {
 
 func (c *calls) leave() {
 	if c.word.Add(-1) == sealedBit {
-		select {
-		case c.empty <- struct{}{}:
-		default:
-		}
+		c.tellEmpty()
+	}
+}
+
+func (c *calls) tellEmpty() {
+	select {
+	case c.empty <- struct{}{}:
+	default:
 	}
 }
 
@@ -42,12 +46,10 @@ func (c *calls) seal() { c.word.Add(sealedBit) }
 // unseal lets RPCs in again.
 func (c *calls) unseal() { c.word.Add(-sealedBit) }
 
-func (c *calls) sealed() bool { return c.word.Load()&sealedBit != 0 }
-
 // count is how many RPCs are in flight.
 func (c *calls) count() int { return int(c.word.Load() &^ sealedBit) }
 
-// wait waits until none is in flight, or for ctx. One at a time may wait.
+// wait waits until none is in flight, or for ctx.
 func (c *calls) wait(ctx context.Context) error {
 	for c.count() > 0 {
 		select {
@@ -56,5 +58,6 @@ func (c *calls) wait(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	c.tellEmpty() // somebody who waits no longer in earnest may have heard it instead of another
 	return nil
 }

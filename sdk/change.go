@@ -11,7 +11,7 @@ type TopologyChange struct {
 	// Targets are those that got a channel, lost it, or have other settings now, by
 	// name. A target with another URI or profile is both added and removed.
 	Targets Change
-	// Groups likewise.
+	// Groups likewise; one that is the default group now and was not is changed.
 	Groups Change
 }
 
@@ -61,11 +61,12 @@ func difference(before, after *plan) TopologyChange {
 	for _, g := range before.topology.Groups {
 		old[g.Name] = g
 	}
-	for _, g := range after.topology.Groups {
+	for i, g := range after.topology.Groups {
+		promoted := i == 0 && g.Name != before.topology.Groups[0].Name
 		switch o, ok := old[g.Name]; {
 		case !ok:
 			t.Groups.Added = append(t.Groups.Added, g.Name)
-		case !slices.Equal(o.Targets, g.Targets) || o.Failover != g.Failover || o.Selector != g.Selector:
+		case promoted || !slices.Equal(o.Targets, g.Targets) || o.Failover != g.Failover || o.Selector != g.Selector:
 			t.Groups.Changed = append(t.Groups.Changed, g.Name)
 		}
 		delete(old, g.Name)

@@ -44,16 +44,14 @@ func dial(target string, opts []Option) (*Client, error) {
 			_, _, topologyErr = splitTarget(target, s.resolvers) // says it without words of groups
 		}
 	}
-	if err := errors.Join(topologyErr, s.check()); err != nil {
-		return nil, err
-	}
 	c := &Client{
 		logger:  s.logger(),
 		pools:   make(map[poolKey]*pool),
 		leaving: make(map[poolKey]*departed),
 		off:     make(map[string]string),
 		declared: declared{
-			selectors: make(map[string]saying), removed: make(map[string]bool), disabled: make(map[string]string),
+			selectors: make(map[string]saying), removed: make(map[string]bool),
+			disabled: make(map[string]string), enabled: make(map[string]bool),
 		},
 	}
 	checker := health.GRPC("")
@@ -61,13 +59,17 @@ func dial(target string, opts []Option) (*Client, error) {
 		checker = s.monitor.Checker
 	}
 	c.driver = newDriver(c.logger, checker)
+	var monitorErr error
 	if s.monitor != nil {
-		var err error
 		o := *s.monitor
 		o.Checker = checker
-		if c.monitor, err = newMonitor(o, c.probedAnew); err != nil {
-			return nil, fmt.Errorf("WithMonitor: %w", err)
+		if c.monitor, monitorErr = newMonitor(o, c.probedAnew); monitorErr != nil {
+			monitorErr = located("WithMonitor", monitorErr)
 		}
+	}
+	if err := errors.Join(topologyErr, s.check(), monitorErr); err != nil {
+		c.monitor.close()
+		return nil, err
 	}
 	c.plan = &plan{settings: s}
 	c.alive, c.end = context.WithCancel(context.Background())
@@ -103,9 +105,8 @@ func (s *settings) check() error {
 		}
 		whole := s.profiles[name]
 		_, ownErr := (&joint{provider: whole.channelProvider()}).ownOptions(whole)
-		if err := errors.Join(ownErr, whole.validate()); err != nil && (base == nil || err.Error() != base.Error()) {
-			problems = append(problems, fmt.Errorf("WithDialProfile: %q: %w", name, err))
-		}
+		own := without(errors.Join(ownErr, whole.validate()), base)
+		problems = append(problems, located(fmt.Sprintf("WithDialProfile: %q", name), own))
 	}
 	return errors.Join(problems...)
 }

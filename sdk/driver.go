@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/balancer/health"
@@ -50,6 +52,7 @@ const keptSwitches = 256
 // steps them when time alone changes something, and logs.
 type driver struct {
 	logger  *slog.Logger
+	began   time.Time
 	checker health.Checker // tells whether a target that failed too often works again
 
 	mu      sync.Mutex // guards groups, what is in them, and untold
@@ -64,7 +67,7 @@ type driver struct {
 
 func newDriver(l *slog.Logger, checker health.Checker) *driver {
 	return &driver{
-		logger: l, checker: checker, changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
+		logger: l, began: time.Now(), checker: checker, changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -142,6 +145,13 @@ func (d *driver) tellChanged() {
 	d.changed = make(chan struct{})
 }
 
+// tell wakes who waits for change.
+func (d *driver) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tellChanged()
+}
+
 // change is closed by the next switch, or change of the topology.
 func (d *driver) change() <-chan struct{} {
 	d.mu.Lock()
@@ -167,17 +177,28 @@ func (d *driver) step(p *pool, event func(*failover.Machine) []failover.Switch) 
 	d.poke()
 }
 
-// observe takes in the state of p's channel.
-func (d *driver) observe(p *pool, s connectivity.State) {
-	c, ok := seen(s)
-	if !ok {
-		return
-	}
-	now := time.Now()
+// observe takes in the state of p's channel. It is read under mu, so that of two who
+// do that nobody tells an older one last.
+func (d *driver) observe(p *pool) connectivity.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.verdicts.link = c
-	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+	s := p.cc.GetState()
+	if c, ok := seen(s); ok && p.verdicts.watched.Load() {
+		now := time.Now()
+		p.verdicts.told.Store(int32(s))
+		d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+	}
+	return s
+}
+
+// suspect takes in the state of p's channel for an RPC that could not be sent, before
+// its caller tries again: callers are many, and may be quicker than who watches.
+func (d *driver) suspect(p *pool, err error) {
+	const failed = connectivity.TransientFailure
+	if p.verdicts.watched.Load() && p.verdicts.told.Load() != int32(failed) &&
+		status.Code(err) == codes.Unavailable && p.cc.GetState() == failed {
+		d.observe(p)
+	}
 }
 
 func seen(s connectivity.State) (failover.Connectivity, bool) {
@@ -218,8 +239,7 @@ func (d *driver) disable(p *pool, reason string) {
 // standby has to be warm when it is needed.
 func (d *driver) watch(ctx context.Context, p *pool) {
 	for {
-		s := p.cc.GetState()
-		d.observe(p, s)
+		s := d.observe(p)
 		if s == connectivity.Idle {
 			p.cc.Connect()
 		}
@@ -238,10 +258,13 @@ func (d *driver) closePool(p *pool) {
 }
 
 // verdicts is what is known of a pool, for groups that begin to list it. The
-// driver's mu guards all but ratio.
+// driver's mu guards what is not atomic.
 type verdicts struct {
-	link failover.Connectivity
-	bad  [failover.ByOperator + 1]bool
+	// watched says that the state of the pool's channel counts, told is the one that
+	// was observed last.
+	watched atomic.Bool
+	told    atomic.Int32
+	bad     [failover.ByOperator + 1]bool
 	// ratio judges the pool's RPCs, nil if nobody asked for that: stored by updates
 	// of the topology, loaded by calls.
 	ratio   atomic.Pointer[failover.Ratio]
@@ -290,6 +313,12 @@ func (d *driver) update(list []wanted, now time.Time) ([]*group, error) {
 					joined[id] = p
 				}
 			}
+			// Nobody watched a target that was the only one of its groups.
+			for _, id := range ids {
+				if p := g.members[id]; p != nil && p == members[id] {
+					d.tellLink(g, p, now)
+				}
+			}
 			// A deadline that is over may still move it to a target that leaves.
 			all := maps.Clone(g.members)
 			maps.Copy(all, members)
@@ -305,7 +334,8 @@ func (d *driver) update(list []wanted, now time.Time) ([]*group, error) {
 			}
 			d.apply(g, moved)
 		}
-		for _, id := range ids {
+		// The best one last, so that a group leaves it for one of which all is known.
+		for _, id := range slices.Backward(ids) {
 			p := joined[id]
 			if p == nil {
 				continue
@@ -315,9 +345,7 @@ func (d *driver) update(list []wanted, now time.Time) ([]*group, error) {
 					d.apply(g, g.machine.Judge(id, failover.Signal(s), false, now))
 				}
 			}
-			if p.verdicts.link != failover.Dormant {
-				d.apply(g, g.machine.Observe(id, p.verdicts.link, now))
-			}
+			d.tellLink(g, p, now)
 		}
 		next[i] = g
 	}
@@ -330,6 +358,13 @@ func (d *driver) update(list []wanted, now time.Time) ([]*group, error) {
 	d.tellChanged()
 	d.poke()
 	return next, nil
+}
+
+// tellLink tells g the state of p's channel, if that counts. The caller holds mu.
+func (d *driver) tellLink(g *group, p *pool, now time.Time) {
+	if link, ok := seen(p.cc.GetState()); ok && p.verdicts.watched.Load() {
+		d.apply(g, g.machine.Observe(p.id, link, now))
+	}
 }
 
 // find returns the group of that name. The caller holds mu.

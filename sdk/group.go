@@ -20,15 +20,16 @@ type Group struct {
 }
 
 // Group returns the group of that name, "" being the default one, or nil if there
-// is none.
+// is none. After Close it returns what there was.
 func (c *Client) Group(name string) *Group {
-	c.driver.mu.Lock()
-	defer c.driver.mu.Unlock()
-	switch g := c.driver.find(name); {
-	case g != nil:
-		return &Group{c, name}
-	case name == "" && len(c.driver.groups) > 0:
-		return &Group{c, c.driver.groups[0].name}
+	t := c.seen.Load()
+	if name == "" {
+		return &Group{c, t.fallback.group.name}
+	}
+	for _, g := range t.groups {
+		if g.name == name {
+			return &Group{c, name}
+		}
 	}
 	return nil
 }
@@ -91,17 +92,17 @@ func (g *Group) Watch(ctx context.Context) iter.Seq[Switch] {
 			d.mu.Unlock()
 			return
 		}
-		first, next, changed := in.newest, in.total, d.changed
+		first, next := in.newest, in.total
 		d.mu.Unlock()
 		first.From = ""
-		if !yield(first) {
+		if ctx.Err() != nil || !yield(first) {
 			return
 		}
 		for ctx.Err() == nil {
 			d.mu.Lock()
 			news := in.since(next)
-			next, changed = in.total, d.changed
-			gone := in.gone
+			next = in.total
+			gone, changed := in.gone, d.changed
 			d.mu.Unlock()
 			for _, s := range news {
 				if ctx.Err() != nil || !yield(s) {
@@ -133,10 +134,10 @@ func (g *Group) Pin(target string, ttl time.Duration) error {
 	if ttl <= 0 {
 		return fmt.Errorf("slicewire: group %q: a pin for %v; it must be above 0", g.name, ttl)
 	}
-	now := time.Now()
 	return g.step(func(in *group) ([]failover.Switch, error) {
 		for id, p := range in.members {
 			if p.name == target {
+				now := time.Now() // not before the wait for the driver's mu
 				return in.machine.Pin(id, now.Add(ttl), now)
 			}
 		}

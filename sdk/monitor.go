@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/balancer/health"
@@ -15,19 +16,24 @@ import (
 type monitor struct {
 	registry *health.Registry
 	view     *health.View
+	ids      map[string]string // of pools by target; the Client's mu guards it
 }
 
 func newMonitor(o health.Options, changed func(target string)) (*monitor, error) {
-	r, err := health.NewRegistry(o)
-	if err != nil {
+	m := &monitor{ids: make(map[string]string)}
+	if o.Equivalence == nil {
+		// What was learned at another URI says nothing of the one that a target has now.
+		o.Equivalence = func(t health.Target) string { return m.ids[t.Name] }
+	}
+	var err error
+	if m.registry, err = health.NewRegistry(o); err != nil {
 		return nil, err
 	}
-	v, err := r.NewView(changed)
-	if err != nil {
-		r.Close()
+	if m.view, err = m.registry.NewView(changed); err != nil {
+		m.registry.Close()
 		return nil, err
 	}
-	return &monitor{r, v}, nil
+	return m, nil
 }
 
 func (m *monitor) close() {
@@ -46,16 +52,17 @@ func (c *Client) monitored() {
 		return
 	}
 	var targets []health.Target
+	clear(c.monitor.ids)
 	for _, m := range c.plan.members {
 		if p := c.pools[m.key]; m.standby {
-			targets = append(targets, health.Target{Name: p.name, Conn: func() grpc.ClientConnInterface { return probes{p} }})
+			c.monitor.ids[p.name] = p.id
+			targets = append(targets, health.Target{Name: p.name, Conn: p.live})
 		}
 	}
 	_ = c.monitor.view.Set(targets) // fails only once it is closed
 	for _, m := range c.plan.members {
-		if m.standby {
-			c.driver.judge(c.pools[m.key], failover.ByMonitor, c.monitor.good(m.key.name))
-		}
+		// Who is not probed any more is not condemned by what probes said before.
+		c.driver.judge(c.pools[m.key], failover.ByMonitor, !m.standby || c.monitor.good(m.key.name))
 	}
 }
 
@@ -76,7 +83,16 @@ func (c *Client) probedAnew(target string) {
 func (p *pool) probe(ctx context.Context, checker health.Checker) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
-	return checker.Check(ctx, health.Target{Name: p.name, Conn: func() grpc.ClientConnInterface { return probes{p} }})
+	return checker.Check(ctx, health.Target{Name: p.name, Conn: p.live})
+}
+
+// live is the channel for probes, nil while it cannot connect: that is known without
+// them, and a verdict of then would outlive the outage until the next probe.
+func (p *pool) live() grpc.ClientConnInterface {
+	if p.cc.GetState() == connectivity.TransientFailure {
+		return nil
+	}
+	return probes{p}
 }
 
 // probes is a pool's channel for RPCs that are about the target, not for anybody's

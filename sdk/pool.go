@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer"
-	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
@@ -62,7 +61,6 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 		return nil, err
 	}
 	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, settings: s, calls: newCalls()}
-	p.verdicts.link = failover.Dormant
 	p.alive, p.end = context.WithCancel(context.Background())
 	if err := p.setKeys(s); err != nil {
 		return nil, err

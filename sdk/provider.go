@@ -84,6 +84,9 @@ func (s *settings) validate() error {
 	}
 	problems = append(problems, s.checkSharding())
 	problems = append(problems, s.checkSelectors()...)
+	if err := s.router.Connections.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("WithConnections: %w", err))
+	}
 	if _, err := interceptors.NewKey(header, s.key...); err != nil {
 		problems = append(problems, fmt.Errorf("WithKeyOptions: %w", err))
 	}

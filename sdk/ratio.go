@@ -33,18 +33,26 @@ func (d *driver) setRatio(p *pool, o *failover.RatioOptions) {
 
 // ended counts an RPC of p that is over.
 func (d *driver) ended(p *pool, err error) {
+	if err != nil {
+		d.suspect(p, err)
+	}
 	r := p.verdicts.ratio.Load()
 	if r == nil {
 		return
 	}
-	now, code := time.Now(), status.Code(err)
-	if !r.Record(uint32(code), code == codes.Canceled, now) {
+	code := status.Code(err)
+	if !r.Record(uint32(code), code == codes.Canceled, d.clock()) {
 		return
 	}
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ratioSays(p, r.Judge(now), now)
 }
+
+// clock is the time for what only compares times. Every RPC asks: time.Since reads
+// one clock, where time.Now reads two, and on some machines each takes 80 ns.
+func (d *driver) clock() time.Time { return d.began.Add(time.Since(d.began)) }
 
 // ratioSays tells p's groups, and has p probed while it is condemned: no RPC may
 // come to tell better. The caller holds mu.

@@ -161,22 +161,30 @@ func (c *Client) SetEnabled(endpoint string, enabled bool, reason string) {
 	d := &c.declared
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if enabled {
+	if _, was := d.disabled[endpoint]; enabled && was {
 		delete(d.disabled, endpoint)
-	} else {
+		d.enabled[endpoint] = true
+	} else if !enabled {
 		d.disabled[endpoint] = reason
+		delete(d.enabled, endpoint)
 	}
 	for _, p := range c.seen.Load().pools {
 		p.router.SetEnabled(endpoint, enabled, reason)
 	}
 }
 
-// Drain disables an endpoint and waits until no RPC is in flight there; see
-// balancer.Router.Drain.
+// Drain disables an endpoint and waits until no RPC is in flight there, in any
+// target, those that are leaving included; see balancer.Router.Drain.
 func (c *Client) Drain(ctx context.Context, endpoint, reason string) error {
 	c.SetEnabled(endpoint, false, reason)
+	c.mu.Lock() // so that no pool is on its way from the one to the other
+	pools := slices.Clone(c.seen.Load().pools)
+	for _, gone := range c.leaving {
+		pools = append(pools, gone.pool)
+	}
+	c.mu.Unlock()
 	var problems []error
-	for _, p := range c.seen.Load().pools {
+	for _, p := range pools {
 		problems = append(problems, p.told(p.router.Drain(ctx, endpoint, reason)))
 	}
 	return joined(problems)
@@ -190,12 +198,13 @@ func (c *Client) WaitConverged(ctx context.Context, generation uint64) error {
 }
 
 // declared is what was said of selectors and endpoints since Dial, for targets
-// that join later.
+// that join later, and those that come back and may know what was said before.
 type declared struct {
 	mu        sync.Mutex // guards the rest, and makes sayings one by one
 	selectors map[string]saying
 	removed   map[string]bool
 	disabled  map[string]string // reasons by endpoint
+	enabled   map[string]bool   // that were disabled once
 }
 
 type saying struct {
@@ -227,6 +236,9 @@ func (d *declared) tell(p *pool) error {
 	}
 	for endpoint, reason := range d.disabled {
 		p.router.SetEnabled(endpoint, false, reason)
+	}
+	for endpoint := range d.enabled {
+		p.router.SetEnabled(endpoint, true, "")
 	}
 	return errors.Join(problems...)
 }

@@ -82,6 +82,9 @@ func (d *driver) status(t *table, now time.Time) []GroupStatus {
 	defer d.mu.Unlock()
 	var all []GroupStatus
 	for _, g := range t.groups {
+		if !g.gone { // what time alone changes, such as credit, is not seen to by itself
+			d.apply(g, g.machine.Tick(now))
+		}
 		s := GroupStatus{
 			Name: g.name, Current: g.newest.To, Since: g.newest.At, Reason: g.newest.Reason,
 			Switches: make(map[failover.Reason]uint64, len(g.counts)), Targets: g.machine.Targets(now),

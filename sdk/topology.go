@@ -48,13 +48,23 @@ type TargetConfig struct {
 type GroupConfig struct {
 	// Name is what calls name (interceptors.WithGroup). Required, unique.
 	Name string
-	// Targets are names of declared targets, or dial targets. At least one.
+	// Targets are names of declared targets, or dial targets. At least one. Beside
+	// declared targets a dial target has a port or a scheme.
 	Targets []string
 	// Failover are the timings.
 	Failover failover.Options
 	// Selector routes, within each target, RPCs of this group that name no selector,
 	// by context or method; "" means the default one.
 	Selector string
+}
+
+// targetNames are those of the declared targets.
+func (t Topology) targetNames() []string {
+	var names []string
+	for _, c := range t.Targets {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func (t Topology) clone() Topology {
@@ -82,6 +92,7 @@ type member struct {
 	target   string // as it is dialled, before its scheme is written out
 	config   TargetConfig
 	standby  bool // listed in a group of several
+	plain    bool // not declared, but listed by its dial target
 	settings *settings
 }
 
@@ -100,6 +111,20 @@ func (p *plan) names() []string {
 		names = append(names, m.key.name)
 	}
 	return names
+}
+
+// keepNames has dial targets go by the spelling that they had before, where groups
+// list several: which of them comes first is no reason to dial anew.
+func (p *plan) keepNames(before *plan) {
+	names := p.names()
+	for _, m := range p.members {
+		for _, was := range before.members {
+			same := m.plain && was.plain && was.key.uri == m.key.uri && was.key.profile == m.key.profile
+			if same && !slices.Contains(names, was.key.name) {
+				m.key, m.target, m.config = was.key, was.target, was.config
+			}
+		}
+	}
 }
 
 // plan checks t, and reports everything that is wrong with it.
@@ -139,6 +164,9 @@ func (s *settings) plan(t Topology) (*plan, error) {
 		case c.Name == "":
 			fault("target %d has no name; groups and metrics call it by that", i+1)
 			continue
+		case strings.Contains(c.Name, idSeparator):
+			fault("target %q has a zero byte in its name; leave it out", c.Name)
+			continue
 		case byName[c.Name] != nil:
 			fault("target %q is declared twice; use a name for each target", c.Name)
 			continue
@@ -151,7 +179,7 @@ func (s *settings) plan(t Topology) (*plan, error) {
 		}
 		if c.ErrorRatio != nil {
 			if err := c.ErrorRatio.Validate(); err != nil {
-				fault("target %q: ErrorRatio: %w", c.Name, err)
+				problems = append(problems, located(fmt.Sprintf("target %q: ErrorRatio", c.Name), err))
 			}
 		}
 	}
@@ -173,20 +201,26 @@ func (s *settings) plan(t Topology) (*plan, error) {
 			fault("group %q lists no target; it needs at least one", g.Name)
 		}
 		if err := g.Failover.Validate(); err != nil {
-			fault("group %q: Failover: %w", g.Name, err)
+			problems = append(problems, located(fmt.Sprintf("group %q: Failover", g.Name), err))
 		}
 		var list []*member
 		for _, name := range g.Targets {
 			m := byName[name]
 			if m == nil {
 				var err error
+				switch declared := t.targetNames(); {
+				case slices.Contains(declared, name): // with a fault that was told
+					continue
+				case len(declared) > 0 && !strings.ContainsAny(name, ":/."):
+					// A name that is misspelt must not become a host to look up.
+					fault("group %q lists %q, which is no declared target; declared are %q; a host is written as dns:///%s", g.Name, name, declared, name)
+					continue
+				}
 				if m, err = declare(TargetConfig{Name: name, URI: name}); err != nil {
-					if !strings.ContainsAny(name, ":/.") && len(t.Targets) > 0 {
-						err = fmt.Errorf("it is no declared target, and as a %w", err)
-					}
 					fault("group %q lists %q: %w", g.Name, name, err)
 					continue
 				}
+				m.plain = m.plain || m.key.name == name
 			}
 			if slices.Contains(list, m) {
 				fault("group %q lists %q twice; each target has one place in the order", g.Name, m.key.name)

@@ -54,6 +54,7 @@ func (c *Client) replace(next func(*settings) (*plan, error)) (TopologyChange, e
 	before := c.plan
 	after, err := next(before.settings)
 	if err == nil {
+		after.keepNames(before)
 		err = c.apply(after)
 	}
 	if err != nil {
@@ -120,9 +121,12 @@ func (c *Client) apply(next *plan) error {
 		pools[m.key] = p
 	}
 
+	fresh := made // pools that calls could not reach until now
 	for _, m := range next.members {
 		if d := c.leaving[m.key]; d != nil {
 			c.returned(m.key, d)
+			_ = c.declared.tell(d.pool) // it has taken the like before
+			fresh = append(fresh, d.pool)
 		}
 		c.configure(pools[m.key], m)
 	}
@@ -143,8 +147,9 @@ func (c *Client) apply(next *plan) error {
 	t := c.newTable(next, groups)
 	c.seen.Store(t)
 	c.table.Store(t)
+	c.driver.tell() // WaitReady, of the default group
 
-	for _, p := range made {
+	for _, p := range fresh {
 		// Once more, for what was said meanwhile to the pools of the table.
 		_ = c.declared.tell(p)
 	}
@@ -179,6 +184,7 @@ func (c *Client) configure(p *pool, m *member) {
 	if m.standby && p.watching == nil {
 		ctx, cancel := context.WithCancel(p.alive)
 		p.watching = cancel
+		p.verdicts.watched.Store(true)
 		p.background.Go(func() { c.driver.watch(ctx, p) })
 	}
 	if !m.standby {
@@ -191,6 +197,7 @@ func (p *pool) unwatch() {
 	if p.watching != nil {
 		p.watching()
 		p.watching = nil
+		p.verdicts.watched.Store(false)
 	}
 }
 

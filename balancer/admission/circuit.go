@@ -38,6 +38,7 @@ type phase struct {
 	epoch    uint64        // counts the phases of the circuit
 	calls    *window       // of a closed one
 	until    time.Duration // of an open one, on the breaker's clock
+	openFor  time.Duration // of an open one, until until
 	then     *phase        // of an open one: what follows, made here so that no pick has to
 	trials   trials        // of a half-open one
 	failures int           // of an open one: what opened it
@@ -87,7 +88,7 @@ func (c *Circuit) Report(t Token, outcome Outcome) {
 		return
 	}
 	o := &c.breaker.options
-	verdict := o.Judge(outcome)
+	verdict := o.verdict(outcome)
 	if p.state == HalfOpen {
 		switch {
 		case verdict == Failure:
@@ -137,7 +138,8 @@ func (c *Circuit) State() State { return c.phase.Load().state }
 // open moves from p to a phase that is open.
 func (c *Circuit) open(p *phase, now time.Duration, failures, of int) {
 	to := c.next(p, Open)
-	to.until = now + c.breaker.options.OpenFor
+	to.openFor = c.breaker.options.openFor()
+	to.until = now + to.openFor
 	to.failures, to.of = failures, of
 	to.then = c.next(to, HalfOpen)
 	c.move(p, to)

@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -20,6 +21,15 @@ type BreakerOptions struct {
 	// OpenFor is how long an open breaker refuses everything. 10 s by default; 1 ms
 	// to 24 h.
 	OpenFor time.Duration
+	// OpenJitter is by how much a time of OpenFor may be longer or shorter, as a
+	// fraction of it, drawn for each: so that the clients of a server whose breakers
+	// opened together do not all try it again together. None by default, at most 0.5.
+	OpenJitter float64
+	// SlowAfter has a call that lasted longer count as a failure, however it ended,
+	// unless it was cancelled or not sent: FailureRatio is then that of slow calls as
+	// well. A stream lasts from its start to its end, so this is for channels whose
+	// calls are unary. Off by default.
+	SlowAfter time.Duration
 	// HalfOpenCalls is how many trial calls are let through after that, all of
 	// which must succeed to close the breaker. 1 by default, at most 31.
 	HalfOpenCalls int
@@ -37,6 +47,7 @@ const (
 	minWindow      = time.Second
 	minOpenFor     = time.Millisecond
 	maxDuration    = 24 * time.Hour
+	maxJitter      = 0.5
 	maxThroughput  = 1_000_000
 	maxTrialCalls  = 1<<trialBits - 1
 	defaultCalls   = 20
@@ -76,10 +87,35 @@ func (o BreakerOptions) withDefaults() (BreakerOptions, error) {
 	if o.OpenFor < minOpenFor || o.OpenFor > maxDuration {
 		wrong("OpenFor", o.OpenFor, fmt.Sprintf("%v to %v", minOpenFor, maxDuration))
 	}
+	if !(o.OpenJitter >= 0 && o.OpenJitter <= maxJitter) {
+		wrong("OpenJitter", o.OpenJitter, fmt.Sprintf("0 to %v", maxJitter))
+	}
+	if o.SlowAfter < 0 {
+		wrong("SlowAfter", o.SlowAfter, "above 0")
+	}
 	if o.HalfOpenCalls < 1 || o.HalfOpenCalls > maxTrialCalls {
 		wrong("HalfOpenCalls", o.HalfOpenCalls, fmt.Sprintf("1 to %d calls", maxTrialCalls))
 	}
 	return o, errors.Join(problems...)
+}
+
+// verdict is what an outcome counts as.
+func (o *BreakerOptions) verdict(outcome Outcome) Verdict {
+	if o.SlowAfter > 0 && outcome.Elapsed > o.SlowAfter {
+		switch outcome.Kind {
+		case OK, RemoteError, ConnectionClosed, SendFailure, Deadline:
+			return Failure
+		}
+	}
+	return o.Judge(outcome)
+}
+
+// openFor is the time that a breaker which opens now refuses calls.
+func (o *BreakerOptions) openFor() time.Duration {
+	if o.OpenJitter == 0 {
+		return o.OpenFor
+	}
+	return time.Duration(float64(o.OpenFor) * (1 + o.OpenJitter*(2*rand.Float64()-1)))
 }
 
 func or[T comparable](v, otherwise T) T {

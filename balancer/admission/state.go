@@ -79,7 +79,7 @@ func (c *Circuit) tellUpTo(p *phase) {
 	c.tellUpTo(p.prev)
 	e := Edge{Endpoint: c.endpoint, From: p.prev.state, To: p.state, Failures: p.failures, Calls: p.of}
 	if p.state == Open {
-		e.RetryAfter = c.breaker.options.OpenFor
+		e.RetryAfter = p.openFor
 	}
 	p.prev = nil
 	c.told = p

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -37,8 +38,9 @@ type entry struct {
 
 // use is a target as one view contributes it.
 type use struct {
-	view   *View
-	target Target
+	view     *View
+	target   Target
+	interval time.Duration // 0: the registry's
 }
 
 // oddity is what is warned of once per target.
@@ -59,6 +61,17 @@ func (e *entry) forget(initial State, now time.Time) {
 
 func (e *entry) indexOf(v *View, name string) int {
 	return slices.IndexFunc(e.uses, func(u use) bool { return u.view == v && u.target.Name == name })
+}
+
+// interval is the shortest that a use asks for, of which standard is one.
+func (e *entry) interval(standard time.Duration) time.Duration {
+	var shortest time.Duration
+	for _, u := range e.uses {
+		if d := cmp.Or(u.interval, standard); shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	return cmp.Or(shortest, standard)
 }
 
 func (e *entry) names() []string {

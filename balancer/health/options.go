@@ -9,12 +9,22 @@ import (
 
 // Options are the settings of a [Registry]. Only Checker has no default.
 type Options struct {
-	// Checker probes. It is one for all targets of the registry; servers that are
-	// probed in another way need another registry.
+	// Checker probes. It is one for all targets of the registry; a [Func] may choose by
+	// target.
 	Checker Checker
 	// Interval is the time from the start of a probe to the start of the next one of
 	// the same target; default 10 s, at least 10 ms. A new target is probed at once.
 	Interval time.Duration
+	// MaxInterval has the probes of a target that goes on failing come more seldom: once
+	// it is Unhealthy each failure doubles the interval, up to so much; a probe that
+	// passes ends that. It saves probes of servers that are gone, at the price of finding
+	// out later that they are back. Default: Interval, that is no such backoff.
+	MaxInterval time.Duration
+	// IntervalOf gives the interval of one target; 0 is Interval, and it must not be
+	// shorter than Timeout. Of targets with equal keys the shortest counts. It is called
+	// by View.Set, in the caller's goroutine, and holds from the next probe on. Nil is
+	// Interval for all.
+	IntervalOf func(Target) time.Duration
 	// Jitter is by how much an interval may be longer or shorter, as a fraction of it:
 	// default 0.1, at most 0.5, negative for none. It is drawn for each probe, so that
 	// targets and processes that started together drift apart.
@@ -65,6 +75,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Interval < leastInterval {
 		refuse("Interval is %v, allowed is %v and more", o.Interval, leastInterval)
+	}
+	if o.MaxInterval == 0 {
+		o.MaxInterval = o.Interval
+	}
+	if o.MaxInterval < o.Interval {
+		refuse("MaxInterval is %v, allowed is the interval of %v and more, or 0 for that", o.MaxInterval, o.Interval)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = min(defaultTimeout, o.Interval)

@@ -62,7 +62,7 @@ func (r *Registry) dispatch(now time.Time) time.Duration {
 			// It ignores its deadline. A probe in its place would have failed by now.
 			e.waiting = false
 			r.judge(e, r.noAnswer(nil), now)
-			r.put(e, later(now, now.Add(r.interval()-r.options.Timeout)))
+			r.put(e, later(now, now.Add(r.interval(e)-r.options.Timeout)))
 		}
 	}
 	r.startWorkers(now)
@@ -208,10 +208,16 @@ func (r *Registry) advance() {
 	}
 }
 
-// interval is the time to the next probe, with jitter.
-func (r *Registry) interval() time.Duration {
+// interval is the time to the next probe of a target, with backoff and jitter. The
+// lock is held.
+func (r *Registry) interval(e *entry) time.Duration {
+	base := e.interval(r.options.Interval)
+	most := max(base, r.options.MaxInterval)
+	for n := -e.streak - r.options.FailAfter; n > 0 && base < most; n-- {
+		base *= 2
+	}
 	factor := 1 + r.options.Jitter*(2*rand.Float64()-1)
-	return time.Duration(float64(r.options.Interval) * factor)
+	return time.Duration(float64(min(base, most)) * factor)
 }
 
 // retire leaves what a target's checker keeps to a worker: closing may take time. The

@@ -80,7 +80,7 @@ func (r *Registry) verdict(p *run, o outcome) {
 	p.judged = true
 	now := time.Now()
 	r.judge(p.entry, o, now)
-	r.put(p.entry, later(now, p.start.Add(r.interval())))
+	r.put(p.entry, later(now, p.start.Add(r.interval(p.entry))))
 	r.advance()
 }
 

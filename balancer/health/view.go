@@ -41,9 +41,10 @@ func (r *Registry) NewView(notify func(name string)) (*View, error) {
 // does not wait for probes.
 //
 // It changes nothing if it returns an error: for a target without name, two with the
-// same name, an Equivalence that panics, or [ErrClosed].
+// same name, an Equivalence or IntervalOf that panics, an interval that is not
+// allowed, or [ErrClosed].
 func (v *View) Set(targets []Target) error {
-	keys, err := v.registry.keys(targets)
+	keys, intervals, err := v.registry.ask(targets)
 	if err != nil {
 		return err
 	}
@@ -62,14 +63,14 @@ func (v *View) Set(targets []Target) error {
 		old := before[t.Name]
 		delete(before, t.Name)
 		if old != nil && old.key == keys[i] {
-			old.uses[old.indexOf(v, t.Name)].target = t
+			old.uses[old.indexOf(v, t.Name)] = use{v, t, intervals[i]}
 			v.entries[t.Name] = old
 			continue
 		}
 		if old != nil {
-			moved, from = append(moved, use{v, t}), append(from, old)
+			moved, from = append(moved, use{view: v, target: t}), append(from, old)
 		}
-		v.entries[t.Name] = r.add(keys[i], use{v, t}, now)
+		v.entries[t.Name] = r.add(keys[i], use{v, t, intervals[i]}, now)
 	}
 	// What goes is removed after what comes was added, so that a target that only
 	// changed its name is not forgotten.
@@ -83,27 +84,39 @@ func (v *View) Set(targets []Target) error {
 	return nil
 }
 
-// keys checks the targets and gives their keys. It runs outside the lock: Equivalence
-// is the user's.
-func (r *Registry) keys(targets []Target) (keys []string, err error) {
+// ask checks the targets and gives their keys and intervals. It runs outside the
+// lock: Equivalence and IntervalOf are the user's.
+func (r *Registry) ask(targets []Target) (keys []string, intervals []time.Duration, err error) {
+	asked := "Equivalence"
 	defer func() {
 		if p := recover(); p != nil {
-			keys, err = nil, fmt.Errorf("health: Equivalence panicked: %v", p)
+			keys, intervals, err = nil, nil, fmt.Errorf("health: %s panicked: %v", asked, p)
 		}
 	}()
-	keys = make([]string, len(targets))
+	keys, intervals = make([]string, len(targets)), make([]time.Duration, len(targets))
 	seen := make(map[string]bool, len(targets))
 	for i, t := range targets {
 		if t.Name == "" {
-			return nil, fmt.Errorf("health: target %d of %d (address %q) has no name", i+1, len(targets), t.Address)
+			return nil, nil, fmt.Errorf("health: target %d of %d (address %q) has no name", i+1, len(targets), t.Address)
 		}
 		if seen[t.Name] {
-			return nil, fmt.Errorf("health: two targets have the name %q; a view needs a name for each", t.Name)
+			return nil, nil, fmt.Errorf("health: two targets have the name %q; a view needs a name for each", t.Name)
 		}
 		seen[t.Name] = true
+		asked = "Equivalence"
 		keys[i] = r.options.Equivalence(t)
+		if r.options.IntervalOf == nil {
+			continue
+		}
+		asked = "IntervalOf"
+		d := r.options.IntervalOf(t)
+		if least := max(leastInterval, r.options.Timeout); d != 0 && d < least {
+			return nil, nil, fmt.Errorf("health: IntervalOf gives %v for target %q, allowed is %v and more (Timeout, and at least %v), or 0 for Interval",
+				d, t.Name, least, leastInterval)
+		}
+		intervals[i] = d
 	}
-	return keys, nil
+	return keys, intervals, nil
 }
 
 // Cell is where a target's health is read, nil (healthy) for a name that the view

@@ -52,6 +52,7 @@ var measures = []measure{
 	{"decode", measureDecode},
 	{"coldstart", measureColdStart},
 	{"throughput", measureThroughput},
+	{"groups", measureGroups},
 	{"building", measureBuilding},
 }
 

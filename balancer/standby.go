@@ -1,0 +1,61 @@
+package balancer
+
+import (
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// keepReady connects endpoints until MinReady of them are READY or on the way, the
+// first in the resolver's order (row G-34). One that fails does not count, so
+// another one takes its place; it retries by itself (A62). The look ends with the
+// last one that is needed, which is nearly always among the first.
+func (p *policy) keepReady() {
+	want := p.limits().MinReady
+	if want == 0 {
+		return
+	}
+	var idle []*endpoint
+	for _, ep := range p.view.endpoints {
+		if ep.flags.Load()&barred != 0 {
+			continue
+		}
+		switch ep.cur.Load().connectivity {
+		case connectivity.Ready:
+			if ep.usable(p.allIll) {
+				want--
+			}
+		case connectivity.Connecting:
+			want--
+		case connectivity.Idle:
+			idle = append(idle, ep)
+		}
+		if want == 0 {
+			return
+		}
+	}
+	now := time.Now()
+	var wait time.Duration
+	for _, ep := range idle {
+		if want == 0 {
+			break
+		}
+		// A server that hangs up at once is not dialled all the time.
+		if left := ep.dialled.Add(reconnectGap).Sub(now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		ep.connect(p)
+		want--
+	}
+	if want == 0 || wait == 0 {
+		return
+	}
+	if p.standbyTimer == nil {
+		p.standbyTimer = time.AfterFunc(wait, func() { p.post(func(*inbox) {}) })
+	} else {
+		p.standbyTimer.Reset(wait)
+	}
+}
