@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	lb "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/slicewire/slicewire/balancer/admission"
@@ -78,6 +80,9 @@ func TestExplainEachPolicy(t *testing.T) {
 	for _, policy := range everyPolicy() {
 		t.Run(policy.String(), func(t *testing.T) {
 			p := selectionWorld(t, 20, policy)
+			if p.plan.Load() == nil && policy.Kind() != selection.KindCustom && policy.Kind() != selection.KindCustomBuilt {
+				t.Fatal("picks have no plan; then the fast path is not compared")
+			}
 			for key := range 50 {
 				key := fmt.Sprint("key-", key)
 				e := explained(t, p, key, 5)
@@ -120,6 +125,44 @@ func TestExplainStates(t *testing.T) {
 	if e.Outcome != Failed || !strings.Contains(e.Why, "admission refused every candidate") {
 		t.Errorf("explained as %+v", e)
 	}
+}
+
+// TestExplainFull: an endpoint whose connections are full, while another one is on
+// its way, is explained as picks find it. Asking neither opens one nor takes a place.
+func TestExplainFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPoolWorld(t, Connections{Max: 2, Streams: 1}, "a")
+		w.connected()
+		w.cc.answer("a", holds)
+		rpc := w.begin()
+		look := func() Explanation {
+			t.Helper()
+			e, err := w.router.Selector(DefaultSelector).Explain("k", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		if e := look(); e.Outcome != Queued {
+			t.Errorf("explained as %+v, want an RPC that waits for a connection", e)
+		}
+		synctest.Wait()
+		if s := w.states("a"); s.Ready != 1 || s.Connecting != 0 || s.Streams != 1 {
+			t.Errorf("explaining made connections: %+v", s)
+		}
+		if _, err := w.policy.picker.Pick(selectorInfo("")); !errors.Is(err, lb.ErrNoSubConnAvailable) {
+			t.Errorf("a pick gave %v, and not that it waits", err)
+		}
+		synctest.Wait()
+		wait(2 * time.Second) // longer than RPCs wait for the other connection
+		if e := look(); e.Outcome != Picked || e.Endpoint != "a" {
+			t.Errorf("explained as %+v, want a place on the full connection", e)
+		}
+		rpc.end()
+		if e := look(); e.Outcome != Picked || w.states("a").Streams != 0 {
+			t.Errorf("explained as %+v, with connections %+v", e, w.states("a"))
+		}
+	})
 }
 
 // TestExplainSlice: the slice, its bounds and its owners, known to the resolver or

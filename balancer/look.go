@@ -54,11 +54,14 @@ func (s *Selector) looking(key string) (*look, error) {
 	return l, nil
 }
 
-// take is what an attempt's take would come to. Whether connections are full it
-// does not see.
+// take is what an attempt's take would come to.
 func (l *look) take(ep *endpoint) taking {
-	if s := ep.cur.Load().connectivity; s != connectivity.Ready {
-		return unready(s)
+	cur := ep.cur.Load()
+	if cur.connectivity != connectivity.Ready {
+		return unready(cur.connectivity)
+	}
+	if s, several := cur.picker.(*spread); several && s.holds() {
+		return isFull
 	}
 	if ep.flags.Load()&barred != 0 || ep.guard != nil && ep.guard.RetryAfter() > 0 {
 		return notAdmitted

@@ -24,7 +24,7 @@ func shownTarget(t TargetStatus) *debug.Target {
 			{Name: "service configs refused", Count: r.ConfigErrors},
 			{Name: "picks for unknown selectors", Count: r.UnknownSelectors},
 		}),
-		LastResolverError: text(r.LastResolverError), LastConfigError: text(r.LastConfigError),
+		Connections: totals(&r.Connections), LastResolverError: text(r.LastResolverError), LastConfigError: text(r.LastConfigError),
 	}
 	for i := range r.Endpoints {
 		d.Endpoints[i] = shownEndpoint(&r.Endpoints[i])
@@ -41,7 +41,7 @@ func shownTarget(t TargetStatus) *debug.Target {
 func shownEndpoint(e *balancer.EndpointStatus) debug.Endpoint {
 	d := debug.Endpoint{
 		Name: e.Name, Address: e.Address, State: e.State.String(), Since: e.Since, Picks: e.Picks, Pending: e.Pending,
-		Draining: e.Draining, RetryAfter: debug.Duration(e.RetryAfter),
+		Draining: e.Draining, RetryAfter: debug.Duration(e.RetryAfter), Connections: connectionCounts(&e.Connections),
 	}
 	if d.Health = e.Health.String(); d.Health == "healthy" {
 		d.Health = "" // also where nobody probes
@@ -50,6 +50,17 @@ func shownEndpoint(e *balancer.EndpointStatus) debug.Endpoint {
 		d.Disabled, d.DisabledAt = e.Disabled.Reason, e.Disabled.Since
 	}
 	return d
+}
+
+func connectionCounts(c *balancer.ConnectionStates) []debug.Count {
+	return nonZero([]debug.Count{
+		{Name: "ready", Count: uint64(c.Ready)},
+		{Name: "connecting", Count: uint64(c.Connecting)},
+		{Name: "idle", Count: uint64(c.Idle)},
+		{Name: "failing", Count: uint64(c.Failing)},
+		{Name: "draining", Count: uint64(c.Draining)},
+		{Name: "RPCs on those that drain", Count: uint64(c.DrainingStreams)},
+	})
 }
 
 func shownEndpoints(list []balancer.EndpointStatus) []debug.Endpoint {
@@ -138,6 +149,17 @@ func shownExplanation(group, target string, e *balancer.Explanation) *debug.Expl
 		d.Slice = &s
 	}
 	return d
+}
+
+// totals are what became of a target's connections.
+func totals(c *balancer.ConnectionCounts) []debug.Count {
+	closed := nonZero(counted(c.Closed, func(reason string) string { return "closed: " + reason }))
+	return slices.Concat([]debug.Count{{Name: "opened", Count: c.Opened}}, closed, nonZero([]debug.Count{
+		{Name: "opened for load", Count: c.ScaledUp},
+		{Name: "begun to drain", Count: c.ScaledDown},
+		{Name: "used again", Count: c.Reused},
+		{Name: "unresponsive", Count: c.Unresponsive},
+	}))
 }
 
 func text(err error) string {

@@ -45,7 +45,6 @@ func dial(target string, opts []Option) (*Client, error) {
 		}
 	}
 	c := &Client{
-		logger:  s.logger(),
 		pools:   make(map[poolKey]*pool),
 		leaving: make(map[poolKey]*departed),
 		off:     make(map[string]string),
@@ -54,6 +53,7 @@ func dial(target string, opts []Option) (*Client, error) {
 			disabled: make(map[string]string), enabled: make(map[string]bool),
 		},
 	}
+	c.logger = slog.New(remember(&c.events, s.router.Logger))
 	checker := health.GRPC("")
 	if s.monitor != nil && s.monitor.Checker != nil {
 		checker = s.monitor.Checker
@@ -84,14 +84,6 @@ func dial(target string, opts []Option) (*Client, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// logger is where the client logs what is about no single target.
-func (s *settings) logger() *slog.Logger {
-	if s.router.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.router.Logger
 }
 
 // check reports every fault of the settings and of each profile's, once.

@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -53,7 +54,7 @@ type pool struct {
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(key poolKey, target string, s *settings) (*pool, error) {
+func dialPool(key poolKey, target string, s *settings, logger *slog.Logger) (*pool, error) {
 	full, builder, err := splitTarget(target, s.resolvers)
 	j := &joint{target: key.name, provider: s.channelProvider()}
 	own, ownErr := j.ownOptions(s)
@@ -66,9 +67,7 @@ func dialPool(key poolKey, target string, s *settings) (*pool, error) {
 		return nil, err
 	}
 	options := s.router
-	if options.Logger != nil {
-		options.Logger = options.Logger.With("target", j.target)
-	}
+	options.Logger = logger.With("target", j.target)
 	p.router = balancer.NewRouter(options)
 	j.router = p.router
 	if err := s.declareSelectors(p.router); err != nil {

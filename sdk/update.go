@@ -165,7 +165,7 @@ func (c *Client) apply(next *plan) error {
 // dialPool makes the pool of m, with what was said of selectors and endpoints since
 // Dial.
 func (c *Client) dialPool(m *member) (*pool, error) {
-	p, err := dialPool(m.key, m.target, m.settings)
+	p, err := dialPool(m.key, m.target, m.settings, c.logger)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slicewire/slicewire/telemetry/debug"
 )
@@ -221,11 +220,7 @@ func TestHead(t *testing.T) {
 // TestWindows: parts of lists, and the links between them.
 func TestWindows(t *testing.T) {
 	h := debug.NewHandler(&fixed{slices: 1_000_000})
-	begun := time.Now()
 	w := get(t, h, "slices?from=999990&n=20")
-	if took := time.Since(begun); took > 200*time.Millisecond {
-		t.Errorf("a page of 1,000,000 slices took %v", took)
-	}
 	body := w.Body.String()
 	for _, want := range []string{"999990 to 1000000 (not included) of 1000000", `"999999"`, "the end", "from=999970"} {
 		if !strings.Contains(html.UnescapeString(body), want) {

@@ -48,6 +48,7 @@ type endpointsPage struct {
 	AllUnhealthy  bool       `json:"all_unhealthy"`
 	UnknownOwners int        `json:"unknown_owners"`
 	Faults        []Count    `json:"faults"`
+	Connections   []Count    `json:"connections,omitempty"`
 	ResolverError string     `json:"last_resolver_error,omitempty"`
 	ConfigError   string     `json:"last_config_error,omitempty"`
 	Endpoints     []Endpoint `json:"endpoints"`
@@ -75,7 +76,7 @@ func (h *Handler) endpoints(r *request) (any, error) {
 	}
 	return endpointsPage{
 		targeted: at, window: w, State: state, States: t.Summary.Endpoints, Membership: t.Membership,
-		AllUnhealthy: t.AllUnhealthy, UnknownOwners: t.UnknownOwners, Faults: t.Faults,
+		AllUnhealthy: t.AllUnhealthy, UnknownOwners: t.UnknownOwners, Faults: t.Faults, Connections: t.Connections,
 		ResolverError: t.LastResolverError, ConfigError: t.LastConfigError,
 		Endpoints: list[w.From:w.End()],
 	}, nil

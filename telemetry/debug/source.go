@@ -132,8 +132,10 @@ type Target struct {
 	// AllUnhealthy says that all probes fail, and that endpoints are used all the same.
 	AllUnhealthy bool
 	// UnknownOwners counts endpoints of the assignment that name resolution lacks.
-	UnknownOwners     int
-	Faults            []Count
+	UnknownOwners int
+	Faults        []Count
+	// Connections count what became of them since the target was dialled.
+	Connections       []Count
 	LastResolverError string
 	LastConfigError   string
 }

@@ -79,6 +79,7 @@ func (s *fixed) Target(name string) *debug.Target {
 	}
 	t := &debug.Target{
 		Summary: s.summary(), Membership: 31337, AllUnhealthy: true, UnknownOwners: 9, Faults: []debug.Count{{Name: s.name("errors"), Count: 8}},
+		Connections:       []debug.Count{{Name: s.name("closed: lost"), Count: 606}},
 		LastResolverError: s.name("no such host"), LastConfigError: s.name("no such policy"),
 		Selectors: []debug.Selector{{
 			Name: s.name("by-slice"), Policy: s.name("sliced"), Generation: 42, InForce: 41, Source: "code", Membership: 31336,
