@@ -35,6 +35,7 @@ const (
 	reflected  = "github.com/invopop/jsonschema"
 	schemas    = "github.com/santhosh-tekuri/jsonschema/v6"
 	plot       = "gonum.org/v1/plot"
+	browsers   = "github.com/chromedp"
 )
 
 // What tests may import beyond their room's row: any test the first, tests of
@@ -107,6 +108,8 @@ var Rooms = []Room{
 		Outside: []string{grpcModule, protobuf},
 	},
 	{Path: "internal/linked"}, // tests alone: what may be linked beside us
+	// Tests alone, and a module of its own: what speaks with browsers is not inherited.
+	{Path: "internal/browsertest", Outside: []string{browsers}},
 	// A command and a module of its own, for the sake of what draws the plots. It
 	// simulates the policies that one of them compares.
 	{Path: "docs/figures", Ours: []string{"balancer/selection"}, Outside: []string{plot}, Pure: true},
