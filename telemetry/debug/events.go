@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,15 @@ type Event struct {
 	// Trouble says that somebody should look at it.
 	Trouble bool        `json:"trouble"`
 	Details []Attribute `json:"details,omitempty"`
+	// Again counts how often the same came once more before anything else did, and
+	// Latest is when it came last: a service that is down does not push out the rest.
+	Again  uint64    `json:"again,omitempty"`
+	Latest time.Time `json:"latest,omitzero"`
+}
+
+// same says that e tells what other does.
+func (e *Event) same(other *Event) bool {
+	return e.Kind == other.Kind && e.Trouble == other.Trouble && slices.Equal(e.Details, other.Details)
 }
 
 // Attribute is one fact about an event.
@@ -36,9 +46,10 @@ type Events struct {
 	mu   sync.Mutex // guards what follows
 	ring []Event    // grows up to KeptEvents
 	next int        // where the next one goes once it is full
+	last int        // where the newest one is
 }
 
-// Add remembers e, and forgets the oldest one if there are too many. A time that is
+// Add remembers event, and forgets the oldest one if there are too many. A time that is
 // not set becomes now.
 func (e *Events) Add(event Event) {
 	if event.At.IsZero() {
@@ -49,11 +60,17 @@ func (e *Events) Add(event Event) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.ring) > 0 && e.ring[e.last].same(&event) {
+		e.ring[e.last].Again++
+		e.ring[e.last].Latest = event.At
+		return
+	}
 	if len(e.ring) < KeptEvents {
+		e.last = len(e.ring)
 		e.ring = append(e.ring, event)
 		return
 	}
-	e.ring[e.next] = event
+	e.ring[e.next], e.last = event, e.next
 	e.next = (e.next + 1) % KeptEvents
 }
 

@@ -261,4 +261,12 @@ func TestEvents(t *testing.T) {
 	if v := e.Newest()[0].Details[0].Value; len(v) > 1100 || !strings.HasSuffix(v, "é…") || e.Newest()[0].At.IsZero() {
 		t.Errorf("an event of %d bytes at %v", len(v), e.Newest()[0].At)
 	}
+	n := len(e.Newest())
+	for _, kind := range []string{"down", "down", "down", "up", "down"} {
+		e.Add(debug.Event{At: later, Kind: kind})
+	}
+	all := e.Newest()
+	if all[0].Kind != "down" || all[0].Again != 0 || all[1].Kind != "up" || all[2].Kind != "down" || all[2].Again != 2 || !all[2].Latest.Equal(later) || len(all) != n {
+		t.Errorf("what came three times, was over and came again is %+v", all[:4])
+	}
 }

@@ -159,7 +159,7 @@ func (s *fixed) Config() *debug.Config {
 }
 
 func (s *fixed) Events() []debug.Event {
-	return []debug.Event{{At: then, Kind: s.name("policy published"), Trouble: true, Details: []debug.Attribute{{Name: s.name("selector"), Value: s.name("pool")}}}}
+	return []debug.Event{{At: then, Kind: s.name("policy published"), Trouble: true, Again: 4321, Latest: later, Details: []debug.Attribute{{Name: s.name("selector"), Value: s.name("pool")}}}}
 }
 
 // pageNames are all pages.
