@@ -102,11 +102,13 @@ func doorWorld(t testing.TB, endpoints int, p selection.Policy) (*picker, []*doo
 	var gs []*door
 	for _, ep := range pk.cur.Load().view.endpoints {
 		g := all.Guard(ep.name).(*door)
-		ep.guard = g
+		admitWith(ep, g)
 		gs = append(gs, g)
 	}
 	return pk, gs
 }
+
+func admitWith(ep *endpoint, g admission.Guard) { ep.guard.Store(&g) }
 
 func methodInfo() lb.PickInfo {
 	info := typedKey("some key", "")

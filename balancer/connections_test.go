@@ -166,7 +166,7 @@ func TestG32PickOverConnections(t *testing.T) {
 				pk := manyConnections(t, 10, c, selection.P2C())
 				for _, ep := range pk.cur.Load().view.endpoints {
 					if guarded {
-						ep.guard = open{}
+						admitWith(ep, open{})
 					}
 					ep.pool.mu.Lock()
 					defer ep.pool.mu.Unlock()
@@ -212,11 +212,11 @@ func TestSP05RefusedOnAConnection(t *testing.T) {
 	}
 	d := &door{}
 	d.shut.Store(true)
-	ep.guard = d
+	admitWith(ep, d)
 	if _, err := pk.Pick(methodInfo()); err == nil || pending() != 0 {
 		t.Errorf("refused by admission: %v, and %d RPCs are counted", err, pending())
 	}
-	ep.guard = nil
+	ep.guard.Store(nil)
 	res, err := ep.cur.Load().picker.Pick(lb.PickInfo{})
 	if err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *s
 		return i, nil
 	}
 	a.report(count, policy, what)
-	if s.router.options.BadResultsUseP2C {
+	if s.router.live.Load().badResultsUseP2C {
 		p2c := selection.P2C()
 		return p2c.Choose(view, call, a.state()), nil
 	}

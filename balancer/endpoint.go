@@ -35,9 +35,9 @@ type endpoint struct {
 	// done gives back what a pick counted; made once, so that a pick allocates
 	// nothing.
 	done func(lb.DoneInfo)
-	// guard admits attempts, nil if every attempt is admitted. Set before a pick
-	// can find the endpoint.
-	guard admission.Guard
+	// guard admits attempts, nil if every attempt is admitted. The policy stores, picks
+	// load.
+	guard atomic.Pointer[admission.Guard]
 	// cell is what probes found, nil if nobody probes. The policy stores, picks load.
 	cell atomic.Pointer[health.Cell]
 

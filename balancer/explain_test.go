@@ -120,7 +120,7 @@ func TestExplainStates(t *testing.T) {
 			t.Errorf("explained as %+v, want the endpoint that is enabled", e)
 		}
 	}
-	pub.view.endpoints[1].guard = shut{}
+	admitWith(pub.view.endpoints[1], shut{})
 	e := explained(t, p, "k", 0)
 	if e.Outcome != Failed || !strings.Contains(e.Why, "admission refused every candidate") {
 		t.Errorf("explained as %+v", e)

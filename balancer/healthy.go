@@ -53,7 +53,7 @@ func (p *policy) judgeHealth() {
 	if p.route == nil {
 		return
 	}
-	all := p.classes[well] == 0 && p.classes[ill] > 0 && !p.route.router.options.FailAllUnhealthy
+	all := p.classes[well] == 0 && p.classes[ill] > 0 && !p.route.router.live.Load().failAllUnhealthy
 	if all == p.allIll {
 		return
 	}
@@ -87,9 +87,13 @@ func (rt *route) healthChanged(name string) {
 
 // setTargets tells the registry who the endpoints are.
 func (p *policy) setTargets() {
+	p.route.viewing.Lock() // the registry is not replaced meanwhile
+	defer p.route.viewing.Unlock()
 	v := p.route.health
 	if v == nil {
 		for _, ep := range p.view.endpoints {
+			ep.cell.Store(nil) // of a registry that is not asked any more
+			p.view.mark(ep, ep.usable(p.allIll))
 			p.classify(ep)
 		}
 		return

@@ -37,7 +37,7 @@ func TestS03PickDoesNotAllocate(t *testing.T) {
 				pk := selectionWorld(t, 100, p)
 				if guarded {
 					for _, ep := range pk.cur.Load().view.endpoints {
-						ep.guard = open{}
+						admitWith(ep, open{})
 					}
 				}
 				info := typedKey("some key", "")

@@ -15,6 +15,8 @@ type inbox struct {
 	all           bool              // a pick chooses among all endpoints that are READY
 	tend          []*endpoint       // their connections are to be looked at
 	connections   bool              // the settings of connections have changed
+	options       bool              // so have other ones
+	guards        bool              // so has who admits
 	again         bool              // admission may have changed its mind
 	selection     bool              // a selector has another policy or other data
 	retired       bool              // RetireTimeout is over for some endpoint

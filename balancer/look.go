@@ -63,7 +63,7 @@ func (l *look) take(ep *endpoint) taking {
 	if s, several := cur.picker.(*spread); several && s.holds() {
 		return isFull
 	}
-	if ep.flags.Load()&barred != 0 || ep.guard != nil && ep.guard.RetryAfter() > 0 {
+	if g := ep.guard.Load(); ep.flags.Load()&barred != 0 || g != nil && (*g).RetryAfter() > 0 {
 		return notAdmitted
 	}
 	l.picked = ep

@@ -16,9 +16,7 @@ import (
 // addEndpoint makes an endpoint that has just appeared.
 func (p *policy) addEndpoint(name string) *endpoint {
 	ep := newEndpoint(name)
-	if a := p.route.router.options.Admission; a != nil {
-		ep.guard = a.Guard(name)
-	}
+	ep.admitBy(p.route.router.live.Load().admission)
 	ep.pool.limits = p.limits()
 	p.counts[ep.counted]++
 	return ep

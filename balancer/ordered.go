@@ -34,7 +34,7 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 		return nil, fmt.Errorf("slicewire: target %q: selector %q: the policy %q has no candidate", a.pub.target, a.slot.selector.name, policy.String())
 	}
 	// Nearly always it is the first one.
-	if ep := f.members[i]; ep.guard == nil && ep.level(a.call) <= level(p.worst.Load()) && a.take(ep) == taken {
+	if ep := f.members[i]; ep.guard.Load() == nil && ep.level(a.call) <= level(p.worst.Load()) && a.take(ep) == taken {
 		return nil, nil
 	}
 	return p.amongCandidates(a, &call, i, cursor)
@@ -114,7 +114,7 @@ func (p *picker) amongCandidates(a *attempt, call *selection.Call, i int, cursor
 	if onTheWay {
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
 	}
-	if ill != nil && !a.pub.route.router.options.FailAllUnhealthy {
+	if ill != nil && !a.pub.route.router.live.Load().failAllUnhealthy {
 		switch a.take(ill) {
 		case taken:
 			return nil, nil

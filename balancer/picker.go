@@ -158,7 +158,7 @@ func (a *attempt) counts() *counters {
 	case a.slot == nil:
 		return &nobodys
 	}
-	return &a.slot.selector.counts
+	return a.slot.selector.counts
 }
 
 // settled notes that the call waits no more.
@@ -213,7 +213,7 @@ func (a *attempt) findSlot() error {
 	a.slot = slots.main
 	router := a.pub.route.router
 	router.unknownSelector(a.call)
-	if router.options.RefuseUnknownSelectors {
+	if router.live.Load().refuseUnknownSelectors {
 		// The name is the program's and no key.
 		return status.Errorf(codes.Unavailable, "slicewire: target %q: the RPC names the selector %q, which is not declared", a.pub.target, a.call.Selector.Value())
 	}
@@ -335,8 +335,8 @@ func (rt *route) disabled(ep *endpoint) (Disabled, bool) {
 // wait for ready are picked again when that may have changed.
 func (p *picker) refusedError(a *attempt, ep *endpoint) error {
 	var wait time.Duration
-	if ep.guard != nil {
-		wait = ep.guard.RetryAfter()
+	if g := ep.guard.Load(); g != nil {
+		wait = (*g).RetryAfter()
 	}
 	if a.wish.look == nil {
 		p.policy.wakeAfter(wait)

@@ -46,7 +46,7 @@ func newPlan(p *picker, s *Selector, f *inForce) *plan {
 	switch c.policy.Kind() {
 	case selection.KindP2C, selection.KindRandom, selection.KindRoundRobin, selection.KindLeastPending:
 		c.table, c.several = table, table.Len() > 1
-		if table.Len() == 0 || !c.several && table.At(0).Handle().(*endpoint).guard != nil {
+		if table.Len() == 0 || !c.several && table.At(0).Handle().(*endpoint).guard.Load() != nil {
 			return nil
 		}
 	case selection.KindWeighted, selection.KindKetama:
@@ -169,7 +169,7 @@ func (p *picker) byOrder(info lb.PickInfo, call *callinfo.Call, c *plan) (lb.Pic
 	if i < 0 {
 		return p.inFull(info, call)
 	}
-	if ep := c.members[i]; ep.guard == nil && ep.level(call) <= level(p.worst.Load()) {
+	if ep := c.members[i]; ep.guard.Load() == nil && ep.level(call) <= level(p.worst.Load()) {
 		switch res, t := ep.take(info); t {
 		case taken:
 			c.selector.counts.sent(call, ep)

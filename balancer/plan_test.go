@@ -216,7 +216,7 @@ func TestPassedOverShareIsSpread(t *testing.T) {
 				ep.cur.Store(&childState{connectivity: connectivity.TransientFailure, picker: stubPicker{err: stubError(2)}})
 			},
 			"disabled":     func(ep *endpoint) { ep.flags.Or(barred) },
-			"not admitted": func(ep *endpoint) { ep.guard = &door{doors: newDoors(t)}; ep.guard.(*door).shut.Store(true) },
+			"not admitted": func(ep *endpoint) { d := &door{doors: newDoors(t)}; d.shut.Store(true); admitWith(ep, d) },
 		} {
 			t.Run(policy.String()+"/"+name, func(t *testing.T) {
 				pk := selectionWorld(t, 5, policy)

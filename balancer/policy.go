@@ -197,6 +197,9 @@ func (p *policy) run() {
 		if in.connections {
 			p.applyConnections()
 		}
+		if in.options && p.route != nil {
+			p.applyOptions(in.guards)
+		}
 		for _, ep := range in.tend {
 			ep.pool.asked.Store(false) // before its wishes are taken
 			p.tend(ep)
@@ -302,8 +305,8 @@ func (p *policy) updateEndpoints(usable []namedEndpoint) (gone []*endpoint) {
 	if len(usable) == 0 {
 		p.route.router.faults.emptyUpdates.Add(1)
 		p.route.log().Warn("the name resolver gave no endpoints",
-			slog.Bool("kept_last", p.route.router.options.KeepLastEndpoints && len(p.view.endpoints) > 0))
-		if p.route.router.options.KeepLastEndpoints {
+			slog.Bool("kept_last", p.route.router.live.Load().keepLastEndpoints && len(p.view.endpoints) > 0))
+		if p.route.router.live.Load().keepLastEndpoints {
 			return nil
 		}
 	}

@@ -31,7 +31,7 @@ func (p *policy) leave(gone []*endpoint) {
 		p.route.router.left.prune()
 		return
 	}
-	wait := p.route.router.options.RetireTimeout
+	wait := p.route.router.live.Load().retireTimeout
 	for _, ep := range gone {
 		ep.leaves(p)
 		p.retiring = append(p.retiring, retiree{ep, generation, time.Now().Add(wait)})

@@ -124,7 +124,7 @@ func TestFallbackScanEnds(t *testing.T) {
 	v := pk.cur.Load().view
 	asked := 0
 	for _, ep := range v.endpoints {
-		ep.guard = leaving(func() {
+		admitWith(ep, leaving(func() {
 			if asked++; asked == 1 {
 				ep.cur.Store(&childState{connectivity: connectivity.TransientFailure, picker: stubPicker{err: errors.New("down")}})
 				v.ready.set(ep.index, false)
@@ -132,7 +132,7 @@ func TestFallbackScanEnds(t *testing.T) {
 			if asked > 100 {
 				panic("the scan does not end")
 			}
-		})
+		}))
 	}
 	if _, err := pk.Pick(methodInfo()); err == nil {
 		t.Error("a pick that everybody refused succeeded")

@@ -21,8 +21,12 @@ type route struct {
 	router  *Router
 	watcher *assignment.Watcher
 
-	// health is what the registry knows of the route's endpoints; nil without one.
-	health *health.View
+	// viewing guards health, what the registry knows of the route's endpoints, nil
+	// without one. Nothing else is locked under it.
+	viewing  sync.Mutex
+	health   *health.View
+	registry *health.Registry // that health is of
+	ended    bool             // there is to be no other view
 
 	// policy is the one in use: stored by claim and release, loaded by the
 	// watcher's goroutines.
@@ -64,12 +68,7 @@ func newRoute(r *Router) *route {
 		}
 	}
 	rt.slots.Store(t)
-	if reg := r.options.Health; reg != nil {
-		var err error
-		if rt.health, err = reg.NewView(rt.healthChanged); err != nil {
-			rt.log().Warn("the health registry is closed; endpoints are not probed", slog.Any("error", err))
-		}
-	}
+	rt.watchHealth(r.live.Load().health)
 	rt.watcher = assignment.NewWatcher(r.options.Assignment, rt.assignmentChanged)
 	return rt
 }
@@ -136,9 +135,10 @@ func (rt *route) close() {
 	for _, sl := range rt.slots.Load().all() {
 		sl.close()
 	}
-	if rt.health != nil {
-		rt.health.Close()
-	}
+	rt.viewing.Lock()
+	rt.ended = true
+	rt.viewing.Unlock()
+	rt.watchHealth(nil)
 	rt.watcher.Close()
 }
 

@@ -90,7 +90,9 @@ var processGate = NewGate()
 // UUID and counts go on. Hand it to the policy with [SetRouter]; use one Router
 // for one channel. Its methods may be called concurrently.
 type Router struct {
-	options RouterOptions
+	options RouterOptions // of which what live has is out of date
+	// live are those that may change: stored under mu, loaded by picks.
+	live atomic.Pointer[liveOptions]
 
 	faults faults
 	gate   *rebuild.Gate
@@ -102,6 +104,7 @@ type Router struct {
 	// connections are the settings with their defaults, nil for the default ones:
 	// stored under mu.
 	connections      atomic.Pointer[Connections]
+	revived          atomic.Bool // see Revive
 	connectionTotals connectionTotals
 
 	// main is the route that outlives its policy: stored under mu.
@@ -112,7 +115,7 @@ type Router struct {
 	closed bool
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
-	removed   counters
+	removed   removedCounts
 	// removing are the selectors whose builds have to end yet: added to under mu.
 	removing sync.WaitGroup
 
@@ -131,19 +134,17 @@ func NewRouter(o RouterOptions) *Router {
 	if o.Gate == nil {
 		o.Gate = processGate
 	}
-	if o.RetireTimeout <= 0 {
-		o.RetireTimeout = DefaultRetireTimeout
-	}
 	o.Assignment.Logger = o.Logger
 	o.Assignment.Gate = o.Gate.gate
 	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
+	r.live.Store(o.live())
 	r.disabled.Store(&map[string]Disabled{})
 	if err := o.Connections.Validate(); err != nil {
 		o.Logger.Error("the settings of connections were refused; the default ones are in force", slog.Any("error", err))
 	} else {
 		r.connections.Store(o.Connections.filled())
 	}
-	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
+	r.selectors = []*Selector{{name: DefaultSelector, router: r, counts: new(counters)}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)
 	}

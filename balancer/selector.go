@@ -51,7 +51,8 @@ type Selector struct {
 	handle unique.Handle[string]
 	router *Router
 
-	counts counters
+	// counts is apart, because it outlives a removed selector: see removedCounts.
+	counts *counters
 	// state is what its policies share: cursors (seed row S-10).
 	state selection.State
 	bad   badResults

@@ -56,7 +56,7 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		r.mu.Unlock()
 		return nil, fmt.Errorf("slicewire: selector %q: %w", name, ErrSelectorExists)
 	}
-	s := &Selector{name: name, handle: handle, router: r}
+	s := &Selector{name: name, handle: handle, router: r, counts: new(counters)}
 	s.rule = &rule{generation: 1, policy: p, source: source, at: time.Now()}
 	s.say(p, source)
 	s.history = []PublicationStatus{{1, p.String(), source, s.rule.at}}
@@ -117,7 +117,7 @@ func (r *Router) remove(s *Selector) (gone []*slot) {
 		gone = append(gone, t.find(s))
 		rt.slots.Store(&slotTable{t.main, slices.DeleteFunc(slices.Clone(t.named), func(sl *slot) bool { return sl.selector == s })})
 	}
-	r.removed.add(&s.counts)
+	r.removed.keep(r, s)
 	s.closed = true
 	return gone
 }
@@ -158,7 +158,7 @@ func (r *Router) unknownSelector(call *callinfo.Call) {
 	r.unknown.count.Add(1)
 	if r.unknown.logs.now() {
 		instead := "the default selector routes it"
-		if r.options.RefuseUnknownSelectors {
+		if r.live.Load().refuseUnknownSelectors {
 			instead = "it fails"
 		}
 		r.options.Logger.Warn("an RPC names an unknown selector; "+instead, slog.String("selector", call.Selector.Value()))

@@ -6,12 +6,32 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
+// Revive keeps one endpoint connected without any RPC, as if MinReady were at least
+// 1, until it is told not to. It is for who sends no RPC to a target that has failed
+// and would never learn that it works again. It may be called concurrently.
+func (r *Router) Revive(on bool) {
+	if r.revived.Swap(on) == on || !on {
+		return
+	}
+	r.mu.Lock()
+	routes := r.allRoutes()
+	r.mu.Unlock()
+	for _, rt := range routes {
+		if p := rt.policy.Load(); p != nil {
+			p.post(func(*inbox) {})
+		}
+	}
+}
+
 // keepReady connects endpoints until MinReady of them are READY or on the way, the
 // first in the resolver's order (row G-34). One that fails does not count, so
 // another one takes its place; it retries by itself (A62). The look ends with the
 // last one that is needed, which is nearly always among the first.
 func (p *policy) keepReady() {
 	want := p.limits().MinReady
+	if p.route != nil && p.route.router.revived.Load() {
+		want = max(want, 1)
+	}
 	if want == 0 {
 		return
 	}

@@ -234,8 +234,8 @@ func (rt *route) endpointStatus(ep *endpoint) EndpointStatus {
 	if d, off := rt.disabled(ep); off {
 		s.Disabled = &d
 	}
-	if ep.guard != nil {
-		s.RetryAfter = ep.guard.RetryAfter()
+	if g := ep.guard.Load(); g != nil {
+		s.RetryAfter = (*g).RetryAfter()
 	}
 	return s
 }

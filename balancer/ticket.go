@@ -25,13 +25,13 @@ func (ep *endpoint) send(info lb.PickInfo, res *lb.PickResult) (admitted bool) {
 		return false
 	}
 	done := ep.done
-	if ep.guard != nil {
-		token, ok := ep.guard.TryAcquire(info.FullMethodName)
+	if g := ep.guard.Load(); g != nil {
+		token, ok := (*g).TryAcquire(info.FullMethodName)
 		if !ok {
 			ep.undo()
 			return false
 		}
-		done = newTicket(ep, nil, token).done
+		done = newTicket(ep, nil, g, token).done
 	}
 	if res.Done != nil { // pick_first has none
 		child, own := res.Done, done
@@ -51,17 +51,18 @@ func (ep *endpoint) sendOn(c *readyConn, info lb.PickInfo, res *lb.PickResult) (
 	}
 	done := c.conn.done
 	var token admission.Token
-	if ep.guard != nil {
+	guard := ep.guard.Load()
+	if guard != nil {
 		var ok bool
-		if token, ok = ep.guard.TryAcquire(info.FullMethodName); !ok {
+		if token, ok = (*guard).TryAcquire(info.FullMethodName); !ok {
 			c.conn.release()
 			ep.undo()
 			return false
 		}
 	}
 	watch := c.conn.watch.Load()
-	if ep.guard != nil || watch != nil {
-		t := newTicket(ep, c.conn, token)
+	if guard != nil || watch != nil {
+		t := newTicket(ep, c.conn, guard, token)
 		t.watch, done = watch, t.done
 	}
 	if n := int64(ep.member.Pending()); n > ep.pool.most.Load() {
@@ -114,6 +115,7 @@ type ticket struct {
 	endpoint *endpoint
 	conn     *childConn // nil where RPCs are not counted by connection
 	watch    *Unresponsive
+	guard    *admission.Guard // that gave the token, nil without one
 	token    admission.Token
 	since    time.Time
 	done     func(lb.DoneInfo)
@@ -121,19 +123,19 @@ type ticket struct {
 
 var tickets sync.Pool
 
-func newTicket(ep *endpoint, c *childConn, token admission.Token) *ticket {
+func newTicket(ep *endpoint, c *childConn, guard *admission.Guard, token admission.Token) *ticket {
 	t, _ := tickets.Get().(*ticket)
 	if t == nil {
 		t = &ticket{}
 		t.done = t.ended
 	}
-	t.endpoint, t.conn, t.token, t.since = ep, c, token, time.Now()
+	t.endpoint, t.conn, t.guard, t.token, t.since = ep, c, guard, token, time.Now()
 	return t
 }
 
 func (t *ticket) ended(info lb.DoneInfo) {
-	ep, c, watch, token, since := t.endpoint, t.conn, t.watch, t.token, t.since
-	t.endpoint, t.conn, t.watch = nil, nil, nil
+	ep, c, watch, guard, token, since := t.endpoint, t.conn, t.watch, t.guard, t.token, t.since
+	t.endpoint, t.conn, t.watch, t.guard = nil, nil, nil, nil
 	tickets.Put(t)
 	if watch != nil {
 		c.heard(watch, since, info)
@@ -142,10 +144,10 @@ func (t *ticket) ended(info lb.DoneInfo) {
 		c.release()
 	}
 	ep.ended(info)
-	if ep.guard != nil {
+	if guard != nil {
 		o := outcomeOf(info)
 		o.Elapsed = time.Since(since)
-		ep.guard.Report(token, o)
+		(*guard).Report(token, o)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slicewire/slicewire/balancer/selection"
+	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
 // publishPolicies puts the policies in force that the LB config asks for, and a
@@ -64,6 +65,27 @@ func (r *Router) list(rt *route, selectors map[string]selection.Policy) {
 	r.changes.send()
 }
 
+// Withdraw forgets what a source has said of a selector: the newest word of another
+// source takes its place if it was in force, and a named selector that nobody else
+// has spoken of is removed. It does nothing if the source has said nothing, or the
+// Router is closed.
+func (r *Router) Withdraw(name string, source Source) {
+	handle := callinfo.Selector(name)
+	r.mu.Lock()
+	routes := r.allRoutes()
+	i := slices.IndexFunc(r.selectors, func(s *Selector) bool { return s.handle == handle })
+	if source >= sources || i < 0 || r.closed || r.selectors[i].said[source] == nil {
+		r.mu.Unlock()
+		return
+	}
+	r.selectors[i].withdraw(source, routes)
+	r.mu.Unlock()
+	for _, rt := range routes {
+		rt.wakeUp()
+	}
+	r.changes.send()
+}
+
 // withdraw forgets what a source has said. The newest word of another source takes
 // its place if it was in force; a named selector that nobody else has spoken of is
 // removed, and builds of it end by themselves. Called under the Router's mu.
@@ -76,7 +98,7 @@ func (s *Selector) withdraw(source Source, routes []*route) {
 		}
 	}
 	if s.said[newest] == nil {
-		if s != s.router.selectors[0] { // else the next publication FromDefault is the first word again
+		if s != s.router.selectors[0] {
 			s.router.removing.Add(1)
 			gone := s.router.remove(s)
 			go func() { // a build may be the user's and slow; Close of the Router waits
@@ -85,6 +107,8 @@ func (s *Selector) withdraw(source Source, routes []*route) {
 					sl.close()
 				}
 			}()
+		} else if s.rule.source == source { // until the first publication FromDefault
+			s.put(selection.P2C(), FromDefault, routes)
 		}
 		return
 	}

@@ -33,7 +33,7 @@ var places = map[string]string{
 // not follow from the key's kind.
 var other = map[string]string{
 	"inCode.groups": "legacy,more", "inCode.selectors": "nearest,more", "inCode.profiles": "mtls,plain,more", "inCode.shardingServices": "backup,more",
-	"targets[].profile": "plain", "shardingServices[].profile": "plain", "health.checker.profile": "plain", "monitor.checker.profile": "plain",
+	"targets[].profile": "plain", "shardingServices[].profile": "plain",
 	"groups[].targets": "Read-EU,main", "groups[].selector": "busy",
 	"groupsByMethod[].pattern": "*", "groupsByMethod[].group": "legacy", "selectorsByMethod[].pattern": "*", "selectorsByMethod[].selector": "nearest",
 	"selectors[].policy.kind": "p2c", "selectors[].policy.inSlice.kind": "least_pending",

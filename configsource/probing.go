@@ -32,22 +32,18 @@ type Probing struct {
 
 // Checker is one kind of probe, with its settings.
 type Checker struct {
-	// Kind is tcp for a connection, tls for a handshake, http for a request, grpc for
-	// the standard health service.
+	// Kind is tcp for a connection, tls for a handshake with the system's roots, http for
+	// a request in plaintext, grpc for the standard health service over the client's own
+	// connections. Others, and other certificates, code has to give.
 	Kind string `key:"kind" required:"true" enum:"tcp|tls|http|grpc" reload:"live"`
 	// Service is what the health service is asked for. Left out, it is the server as a
 	// whole. For grpc.
 	Service *string `key:"service" only:"kind=grpc" reload:"live"`
-	// Profile is the dial profile, declared in code, whose TLS settings are used. Left
-	// out, tls trusts the system's roots, http is plaintext, and grpc asks over the
-	// client's own connections.
-	Profile *string `key:"profile" only:"kind=tls|http|grpc" reload:"live"`
 	// Path of the request, with a query if there is one. For http.
 	Path *string `key:"path" default:"/" only:"kind=http" reload:"live"`
 	// Method of the request. For http.
 	Method *string `key:"method" default:"GET" enum:"GET|HEAD|POST|PUT|OPTIONS" only:"kind=http" reload:"live"`
-	// Host is the Host header, and with TLS the name on the certificate. Left out, it
-	// is the target's address. For http.
+	// Host is the Host header. Left out, it is the target's address. For http.
 	Host *string `key:"host" only:"kind=http" reload:"live"`
 	// MaxBody is how many bytes of an answer's body are read. For http.
 	MaxBody *int `key:"maxBody" unit:"bytes" default:"65536" min:"1" max:"67108864" only:"kind=http" reload:"live"`

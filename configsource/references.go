@@ -48,12 +48,6 @@ func (v *validator) references(c *Config) {
 	if c.Sharding != nil {
 		v.refers(top.in("sharding").in("serviceKey"), &c.Sharding.ServiceKey, services)
 	}
-	if c.Health != nil {
-		v.refers(top.in("health").in("checker").in("profile"), c.Health.Checker.Profile, profiles)
-	}
-	if c.Monitor != nil {
-		v.refers(top.in("monitor").in("checker").in("profile"), c.Monitor.Checker.Profile, profiles)
-	}
 }
 
 // declared are names of one sort.

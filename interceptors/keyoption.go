@@ -30,6 +30,12 @@ func KeyOptional() KeyOption {
 	return func(s *keySettings) { s.optional = true }
 }
 
+// KeyRequired undoes a [KeyOptional] before it. Methods of KeyOptionalFor may still do
+// without a key.
+func KeyRequired() KeyOption {
+	return func(s *keySettings) { s.optional = false }
+}
+
 // KeyOptionalFor is [KeyOptional] for some methods only. Patterns are as for
 // [MethodKeys].
 func KeyOptionalFor(patterns ...string) KeyOption {

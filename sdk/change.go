@@ -62,7 +62,7 @@ func difference(before, after *plan) TopologyChange {
 		old[g.Name] = g
 	}
 	for i, g := range after.topology.Groups {
-		promoted := i == 0 && g.Name != before.topology.Groups[0].Name
+		promoted := i == 0 && len(old) > 0 && g.Name != before.topology.Groups[0].Name
 		switch o, ok := old[g.Name]; {
 		case !ok:
 			t.Groups.Added = append(t.Groups.Added, g.Name)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer"
+	"github.com/slicewire/slicewire/configsource"
 	"github.com/slicewire/slicewire/telemetry/debug"
 )
 
@@ -41,7 +42,8 @@ type Client struct {
 	seen     atomic.Pointer[table]
 	onLeave  atomic.Pointer[[]*pool]
 	driver   *driver
-	monitor  *monitor // nil without
+	configs  configStatus
+	monitor  atomic.Pointer[monitor] // nil without
 	declared declared
 	events   debug.Events // for DebugHandler
 
@@ -50,7 +52,16 @@ type Client struct {
 	pools   map[poolKey]*pool     // of the table
 	leaving map[poolKey]*departed // out of the table, with RPCs in flight
 	off     map[string]string     // targets that an operator took out, with the reason
+	judged  bool                  // a monitor has been told of the targets
 	closed  bool
+
+	// What code says, and what is configured on top of it.
+	target    string // of Dial
+	options   []Option
+	base      Topology
+	config    configsource.Config // in force
+	running   *running
+	revisions uint64 // of the settings that channels are dialled with
 
 	// alive ends when the Client closes, and with it what waits in background for
 	// pools to be left.
@@ -181,10 +192,10 @@ func (c *Client) close(ctx context.Context) error {
 			c.cut = p.calls.wait(c.patience) != nil || c.cut
 		}
 		c.endPatience()
-		c.monitor.close()
 		for _, p := range pools {
 			c.driver.closePool(p)
 		}
+		c.running.closeBut(&running{})
 	})
 	if c.cut {
 		return ctx.Err()

@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
+	"github.com/slicewire/slicewire/configsource"
 	"github.com/slicewire/slicewire/telemetry/debug"
 )
 
@@ -117,7 +119,38 @@ func (i inspector) Slices(target string) debug.Slices {
 func (i inspector) Events() []debug.Event { return i.client.events.Newest() }
 
 // Config implements debug.Source.
-func (i inspector) Config() *debug.Config { return nil }
+func (i inspector) Config() *debug.Config {
+	c := &i.client.configs
+	s, u, r := c.get(), c.inForce.Load(), c.refusal.Load()
+	if s.Source == "" && u == nil && r == nil {
+		return nil
+	}
+	d := &debug.Config{Source: s.Source, Revision: s.Hash, AppliedAt: s.AppliedAt, Applied: s.Applied, Refused: s.Refused, Trouble: text(s.LastError)}
+	if !s.AppliedAt.IsZero() {
+		d.Age = debug.Duration(time.Since(s.AppliedAt))
+	}
+	if u != nil {
+		var b strings.Builder
+		_ = u.Explain(&b) // a Builder takes all
+		d.Values = b.String()
+	}
+	if r != nil {
+		d.LastRefused = &debug.RefusedConfig{At: r.at, Problems: problems(r.err)}
+	}
+	return d
+}
+
+// problems are what is wrong with a configuration, one by one.
+func problems(err error) []string {
+	var all []string
+	for _, p := range configsource.Problems(err) {
+		all = append(all, p.Error())
+	}
+	if all == nil {
+		all = strings.Split(err.Error(), "\n")
+	}
+	return all
+}
 
 // Explain implements debug.Source.
 func (i inspector) Explain(q debug.Question) (*debug.Explanation, error) {

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/slicewire/slicewire/balancer"
-	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/configsource"
 )
 
 // Dial makes a Client for target, a name as grpc.NewClient takes it, or, with
-// target "", for the groups of targets that WithGroup or WithTopology declare. It
-// does no I/O: connections are made as RPCs want them, to the targets of groups that
+// target "", for the groups of targets that WithGroup, WithTopology or a configuration declare. It
+// does no I/O but to read the configuration (WithConfigFile): connections are made as RPCs want them, to the targets of groups that
 // have several by themselves. The error lists everything that is wrong with the
 // target and the options.
 //
@@ -34,17 +34,15 @@ func Dial(target string, opts ...Option) (*Client, error) {
 }
 
 func dial(target string, opts []Option) (*Client, error) {
-	s := newSettings(opts)
-	s.grouped = s.topology != nil || len(s.groups) > 0
-	s.resolveProfiles(opts)
-	topology, topologyErr := s.declaredTopology(target)
-	var first *plan
-	if topologyErr == nil {
-		if first, topologyErr = s.plan(topology.clone()); !s.grouped && topologyErr != nil {
-			_, _, topologyErr = splitTarget(target, s.resolvers) // says it without words of groups
-		}
+	code := newSettings(opts)
+	src, name := code.configSource()
+	u, err := loadConfig(context.Background(), src)
+	if err != nil {
+		return nil, err
 	}
 	c := &Client{
+		target:  target,
+		options: slices.Clone(opts),
 		pools:   make(map[poolKey]*pool),
 		leaving: make(map[poolKey]*departed),
 		off:     make(map[string]string),
@@ -52,36 +50,35 @@ func dial(target string, opts []Option) (*Client, error) {
 			selectors: make(map[string]saying), removed: make(map[string]bool),
 			disabled: make(map[string]string), enabled: make(map[string]bool),
 		},
+		running: &running{},
 	}
-	c.logger = slog.New(remember(&c.events, s.router.Logger))
-	checker := health.GRPC("")
-	if s.monitor != nil && s.monitor.Checker != nil {
-		checker = s.monitor.Checker
+	if u != nil {
+		c.config = u.Config()
 	}
-	c.driver = newDriver(c.logger, checker)
-	var monitorErr error
-	if s.monitor != nil {
-		o := *s.monitor
-		o.Checker = checker
-		if c.monitor, monitorErr = newMonitor(o, c.probedAnew); monitorErr != nil {
-			monitorErr = located("WithMonitor", monitorErr)
-		}
-	}
-	if err := errors.Join(topologyErr, s.check(), monitorErr); err != nil {
-		c.monitor.close()
+	first, run, err := c.prepare(&c.config, c.running, true)
+	if err != nil {
 		return nil, err
 	}
-	c.plan = &plan{settings: s}
+	c.logger = slog.New(remember(&c.events, first.settings.router.Logger))
+	c.driver = newDriver(c.logger)
+	c.driver.probeBy(run.monitor.checkerOrDefault())
+	c.running = run
+	c.monitor.Store(run.monitor)
+	c.plan = &plan{settings: first.settings}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.patience, c.endPatience = context.WithCancel(context.Background())
 	go c.driver.run() // ends with close, which waits for it
 	c.mu.Lock()
-	err := c.apply(first)
-	c.mu.Unlock()
-	if err != nil {
-		c.monitor.close()
+	defer c.mu.Unlock()
+	if err = c.apply(first); err != nil {
+		run.closeBut(&running{})
 		c.driver.close()
 		return nil, err
+	}
+	if u != nil {
+		c.configs.change(func(s *ConfigStatus) { s.Source = name })
+		c.configs.applied(u, ConfigChange{configsource.Diff(configsource.Config{}, c.config), difference(&plan{}, first)})
+		c.background.Go(func() { c.watch(src, u) })
 	}
 	return c, nil
 }
@@ -140,7 +137,7 @@ func (s *settings) ownConfig() ownConfig {
 	switch {
 	case s.sharding != nil:
 		own.policy = s.sharding.config()
-	case len(s.selectors) > 0 || s.grouped:
+	case len(s.selectors) > 0 || s.grouped || s.isConfigured:
 		own.policy = &balancer.Config{Unsharded: true, KeyHeader: s.keyHeader()}
 	}
 	return own

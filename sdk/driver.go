@@ -51,11 +51,11 @@ const keptSwitches = 256
 // something of a target steps them, under mu and within microseconds; one goroutine
 // steps them when time alone changes something, and logs.
 type driver struct {
-	logger  *slog.Logger
-	began   time.Time
-	checker health.Checker // tells whether a target that failed too often works again
+	logger *slog.Logger
+	began  time.Time
 
-	mu      sync.Mutex // guards groups, what is in them, and untold
+	mu      sync.Mutex     // guards the fields below it
+	checker health.Checker // tells whether a target that failed too often works again
 	groups  []*group
 	untold  []Switch      // to be logged, in order
 	changed chan struct{} // closed by the next switch, or end of a group
@@ -65,10 +65,17 @@ type driver struct {
 	done   chan struct{}
 }
 
-func newDriver(l *slog.Logger, checker health.Checker) *driver {
+func newDriver(l *slog.Logger) *driver {
 	return &driver{
-		logger: l, began: time.Now(), checker: checker, changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
+		logger: l, began: time.Now(), changed: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{}),
 	}
+}
+
+// probeBy has c tell whether targets work again.
+func (d *driver) probeBy(c health.Checker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.checker = c
 }
 
 // run ends with close, which waits for it.
@@ -187,8 +194,34 @@ func (d *driver) observe(p *pool) connectivity.State {
 		now := time.Now()
 		p.verdicts.told.Store(int32(s))
 		d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+		switch c {
+		case failover.Up:
+			p.router.Revive(false)
+		case failover.Dormant:
+			// Without RPCs and with no endpoint to be kept connected, nothing else would find
+			// out that it is up again, and so no RPCs would come.
+			p.router.Revive(d.awaited(p, now))
+		}
 	}
 	return s
+}
+
+// awaited says whether a group waits for p to come back. The caller holds mu.
+func (d *driver) awaited(p *pool, now time.Time) bool {
+	if p.verdicts.disabled != "" {
+		return false
+	}
+	for _, g := range d.groups {
+		if g.members[p.id] != p {
+			continue
+		}
+		for _, t := range g.machine.Targets(now) {
+			if t.Name == p.id && (t.State == failover.Recovering || t.State == failover.Down) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // suspect takes in the state of p's channel for an RPC that could not be sent, before
@@ -215,13 +248,15 @@ func seen(s connectivity.State) (failover.Connectivity, bool) {
 	return 0, false // SHUTDOWN is our own doing
 }
 
-// judge takes in what another signal says of p.
-func (d *driver) judge(p *pool, s failover.Signal, good bool) {
+// judge takes in what another signal says of p. It is read under mu, so that of two
+// who do that nobody tells an older one last.
+func (d *driver) judge(p *pool, s failover.Signal, good func() bool) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.verdicts.bad[s] = !good
-	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Judge(p.id, s, good, now) })
+	is := good()
+	p.verdicts.bad[s] = !is
+	d.step(p, func(m *failover.Machine) []failover.Switch { return m.Judge(p.id, s, is, now) })
 }
 
 // disable takes p out for a reason, or puts it back for "".
@@ -231,7 +266,7 @@ func (d *driver) disable(p *pool, reason string) {
 	p.verdicts.disabled = reason
 	d.mu.Unlock()
 	if !same {
-		d.judge(p, failover.ByOperator, reason == "")
+		d.judge(p, failover.ByOperator, func() bool { return reason == "" })
 	}
 }
 

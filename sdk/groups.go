@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc"
+
 	"github.com/slicewire/slicewire/balancer/health"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
@@ -112,18 +114,49 @@ func (s *settings) resolveProfiles(base []Option) {
 	}
 }
 
+// resolveServices works out how the sharding services that are configured are dialled.
+func (s *settings) resolveServices() error {
+	if len(s.configuredServices) == 0 {
+		return nil
+	}
+	var problems []error
+	own := make(map[string]shardingService, len(s.configuredServices))
+	for _, svc := range s.configuredServices {
+		name := ""
+		set(&name, svc.Profile)
+		profile := s.profiles[name]
+		if profile == nil {
+			problems = append(problems, fmt.Errorf("shardingServices[%q].profile: profile %q is not declared; %s", svc.Key, name, s.declaredProfiles()))
+			continue
+		}
+		opts := slices.Clone(profile.dialOptions)
+		if profile.credentials != nil {
+			opts = append(opts, grpc.WithTransportCredentials(profile.credentials))
+		}
+		own[svc.Key] = shardingService{svc.URI, append(opts, grpc.WithResolvers(profile.resolvers...)), svc}
+	}
+	for _, profile := range s.profiles {
+		services := maps.Clone(profile.services)
+		maps.Copy(services, own)
+		profile.services = services
+	}
+	return errors.Join(problems...)
+}
+
 // declaredTopology is what code declared, else a group of the one target that Dial
 // was given.
 func (s *settings) declaredTopology(target string) (Topology, error) {
 	switch {
 	case s.topology != nil && len(s.groups) > 0:
 		return Topology{}, errors.New("both WithTopology and WithGroup were used; use one of them")
-	case target != "" && s.grouped:
+	case target != "" && (s.topology != nil || len(s.groups) > 0):
 		return Topology{}, fmt.Errorf("the client has groups, and Dial was given the target %q as well; give it \"\", and list the target in a group", target)
 	case s.topology != nil:
 		return *s.topology, nil
-	case s.grouped:
+	case len(s.groups) > 0:
 		return Topology{Groups: s.groups}, nil
+	case target == "" && len(s.configuredGroups) > 0:
+		return Topology{}, nil
 	case target == "":
 		return Topology{}, errNoTarget
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
@@ -31,7 +32,7 @@ func TestG06StandbyNeverUsed(t *testing.T) {
 
 // The user's idle timeout puts channels to sleep, and takes nobody out of the group:
 // the primary serves again when asked, and the standby takes over as if nothing had
-// been.
+// been (rows G-06, G-39).
 func TestG06G39StandbyAfterIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const recovery = 200 * time.Millisecond
@@ -136,27 +137,97 @@ func TestIdleIsNotDown(t *testing.T) {
 
 // A sharded primary whose assignment comes late is left for the plain target after
 // its grace, and taken back once it can be used, though no RPC goes there to find
-// that out.
-func TestShardedPrimaryComesLate(t *testing.T) {
+// that out, and whether or not an endpoint is kept connected.
+func TestG34ShardedPrimaryComesLate(t *testing.T) {
 	t.Parallel()
-	t.Skip("needs MinReady, which is not wired yet: nothing connects to a target that is down and IDLE")
-	c := sdktest.NewCluster(t, "e1")
-	c.SetEndpoints()
-	plain := startPlaces(t, "plain")["plain"]
-	client := shardedFirst(t, c, plain, 0, failover.Options{Recovery: 100 * time.Millisecond})
-	who := func() string {
-		name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
-		if err != nil {
-			return ""
+	for name, minReady := range map[string]int{"MinReady 1": 0, "MinReady none": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := sdktest.NewCluster(t, "e1", "e2")
+			c.SetEndpoints()
+			plain := startPlaces(t, "plain")["plain"]
+			client := shardedFirst(t, c, plain, minReady, failover.Options{Recovery: 100 * time.Millisecond})
+			who := func() string {
+				name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
+				if err != nil {
+					return ""
+				}
+				return name
+			}
+			eventually(t, "plain", func() bool { return who() == "plain" })
+			c.Sharding().AssignEven(testTarget, "e1", "e2")
+			if err := c.Resolve("e1", "e2"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "sharded", func() bool { return who() == "e1" })
+		})
+	}
+}
+
+// The endpoints of a target that are connected without RPCs are as many as it says,
+// one if it says nothing, and from the update on that says something else.
+func TestG34MinReadyOfATarget(t *testing.T) {
+	t.Parallel()
+	c := sdktest.NewCluster(t, "e1", "e2", "e3")
+	c.Sharding().AssignEven(testTarget, "e1", "e2", "e3")
+	main := startPlaces(t, "main")["main"]
+	top := func(minReady int, targets ...string) sdk.Topology {
+		return sdk.Topology{
+			Targets: []sdk.TargetConfig{
+				{Name: "main", URI: main.Addr(), MinReady: -1},
+				{Name: "standby", URI: c.Target(), Profile: "sharded", MinReady: minReady},
+			},
+			Groups: []sdk.GroupConfig{group("default", targets...)},
 		}
-		return name
 	}
-	eventually(t, "plain", func() bool { return who() == "plain" })
-	c.Sharding().AssignEven(testTarget, "e1")
-	if err := c.Resolve("e1"); err != nil {
-		t.Fatal(err)
+	client := dialGroups(t, top(-1, "main", "standby"),
+		sdk.WithDialProfile("sharded", sdk.WithResolvers(c.Resolver()), quickService(c), sdk.WithSharding(testSharding()),
+			sdk.WithConnections(balancer.Connections{Streams: 7})))
+	standby := func() sdk.TargetStatus {
+		for _, s := range client.Status().Targets {
+			if s.Name == "standby" {
+				return s
+			}
+		}
+		t.Fatal("no standby")
+		return sdk.TargetStatus{}
 	}
-	eventually(t, "sharded", func() bool { return who() == "e1" })
+	accepted := func() (n int) {
+		for _, b := range c.Backends() {
+			n += b.Connections().Accepted
+		}
+		return n
+	}
+	eventually(t, "the assignment", func() bool { return standby().Router.Generation > 0 })
+	if n := accepted(); n != 0 {
+		t.Errorf("%d connections, want none", n)
+	}
+	for _, step := range []struct {
+		minReady, want int
+		targets        []string
+	}{
+		{0, 0, []string{"standby"}}, // alone
+		{0, 1, []string{"main", "standby"}},
+		{2, 2, []string{"main", "standby"}},
+		{3, 3, []string{"main", "standby"}},
+		{-1, 3, []string{"main", "standby"}}, // none is closed for it
+	} {
+		if _, err := client.UpdateTopology(top(step.minReady, step.targets...)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprintf("%d connections", step.want), func() bool {
+			ready := 0
+			for _, e := range standby().Router.Endpoints {
+				if e.State == connectivity.Ready {
+					ready++
+				}
+			}
+			return ready == step.want
+		})
+		if n := accepted(); n != step.want {
+			t.Errorf("MinReady %d: %d connections, want %d", step.minReady, n, step.want)
+		}
+	}
 }
 
 // One target that cannot be resolved at the start does not keep the other one from

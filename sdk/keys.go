@@ -1,6 +1,8 @@
 package sdk
 
 import (
+	"sync/atomic"
+
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/interceptors"
 )
@@ -12,6 +14,29 @@ type keys struct {
 	needed *interceptors.Key // routed by the key
 	used   *interceptors.Key // may look at the key, and can do without
 	passed *interceptors.Key // does not look: only a key that was given by hand
+}
+
+// keyRules are where the keys of a pool come from. Immutable, but for what was found.
+type keyRules struct {
+	options []interceptors.KeyOption
+	own     *keys                // for the header that code or configuration names; nil without
+	found   atomic.Pointer[keys] // for the header of the LB config in force
+}
+
+// of gives the keys for a header.
+func (r *keyRules) of(header string) (*keys, error) {
+	if k := r.found.Load(); k != nil && k.header == header {
+		return k, nil
+	}
+	k := r.own
+	if k == nil || k.header != header {
+		var err error
+		if k, err = newKeys(header, r.options); err != nil {
+			return nil, err
+		}
+	}
+	r.found.Store(k)
+	return k, nil
 }
 
 func newKeys(header string, opts []interceptors.KeyOption) (*keys, error) {

@@ -14,13 +14,17 @@ import (
 // connections: a connection that nobody uses says little, and pings without RPCs
 // earn a client GOAWAY from servers as they are by default.
 type monitor struct {
+	checker  health.Checker
 	registry *health.Registry
 	view     *health.View
 	ids      map[string]string // of pools by target; the Client's mu guards it
 }
 
 func newMonitor(o health.Options, changed func(target string)) (*monitor, error) {
-	m := &monitor{ids: make(map[string]string)}
+	if o.Checker == nil {
+		o.Checker = health.GRPC("")
+	}
+	m := &monitor{checker: o.Checker, ids: make(map[string]string)}
 	if o.Equivalence == nil {
 		// What was learned at another URI says nothing of the one that a target has now.
 		o.Equivalence = func(t health.Target) string { return m.ids[t.Name] }
@@ -43,30 +47,42 @@ func (m *monitor) close() {
 	}
 }
 
+// checkerOrDefault is how to probe, where there is no monitor too.
+func (m *monitor) checkerOrDefault() health.Checker {
+	if m == nil {
+		return health.GRPC("")
+	}
+	return m.checker
+}
+
 // good is what the probes say of a target.
 func (m *monitor) good(target string) bool { return m.view.Cell(target).State() != health.Unhealthy }
 
 // monitored has the standbys of the plan in force probed. The caller holds mu.
 func (c *Client) monitored() {
-	if c.monitor == nil {
+	mon := c.monitor.Load()
+	if mon == nil && !c.judged {
 		return
 	}
-	var targets []health.Target
-	clear(c.monitor.ids)
-	for _, m := range c.plan.members {
-		if p := c.pools[m.key]; m.standby {
-			c.monitor.ids[p.name] = p.id
-			targets = append(targets, health.Target{Name: p.name, Conn: p.live})
+	if c.judged = mon != nil; mon != nil {
+		var targets []health.Target
+		clear(mon.ids)
+		for _, m := range c.plan.members {
+			if p := c.pools[m.key]; m.standby {
+				mon.ids[p.name] = p.id
+				targets = append(targets, health.Target{Name: p.name, Conn: p.live})
+			}
 		}
+		_ = mon.view.Set(targets) // fails only once it is closed
 	}
-	_ = c.monitor.view.Set(targets) // fails only once it is closed
 	for _, m := range c.plan.members {
 		// Who is not probed any more is not condemned by what probes said before.
-		c.driver.judge(c.pools[m.key], failover.ByMonitor, !m.standby || c.monitor.good(m.key.name))
+		good := mon == nil || !m.standby || mon.good(m.key.name)
+		c.driver.judge(c.pools[m.key], failover.ByMonitor, func() bool { return good })
 	}
 }
 
-// probedAnew is told by the monitor that what its probes say has changed.
+// probedAnew is told by a monitor that what its probes say has changed.
 func (c *Client) probedAnew(target string) {
 	t := c.table.Load()
 	if t == nil {
@@ -74,7 +90,10 @@ func (c *Client) probedAnew(target string) {
 	}
 	for _, p := range t.pools {
 		if p.name == target {
-			c.driver.judge(p, failover.ByMonitor, c.monitor.good(target))
+			c.driver.judge(p, failover.ByMonitor, func() bool {
+				m := c.monitor.Load() // in force, be it another one than was heard
+				return m == nil || m.good(target)
+			})
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/configsource"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
@@ -50,6 +51,21 @@ type settings struct {
 	monitor             *health.Options
 	profileOptions      []namedOptions
 	profiles            map[string]*settings // by name, the client's own being ""
+
+	// What a configuration adds to the client's, and to each profile's.
+
+	isConfigured        bool
+	configuredServices  []configsource.ShardingService
+	configuredTargets   []TargetConfig
+	configuredGroups    []GroupConfig
+	configuredSelectors []namedPolicy
+
+	// source is where the configuration comes from, sourceName what it is called;
+	// sourced says that code has chosen, be it none.
+	source     configsource.Source
+	sourceName string
+	sourced    bool
+
 	// grouped says that the client has groups of targets, not a single one.
 	grouped bool
 
@@ -61,6 +77,8 @@ type settings struct {
 type shardingService struct {
 	target      string
 	dialOptions []grpc.DialOption
+	// configured is what a configuration says of it, zero for one of code.
+	configured configsource.ShardingService
 }
 
 // DefaultDrainTimeout is how long Close waits for RPCs in flight unless
@@ -180,7 +198,7 @@ func WithShardingService(key, target string, opts ...grpc.DialOption) Option {
 		if _, twice := s.services[key]; twice {
 			s.problems = append(s.problems, fmt.Errorf("WithShardingService: key %q is declared twice; use a key for each service", key))
 		}
-		s.services[key] = shardingService{target, present(s, fmt.Sprintf("WithShardingService: key %q: dial option", key), opts)}
+		s.services[key] = shardingService{target: target, dialOptions: present(s, fmt.Sprintf("WithShardingService: key %q: dial option", key), opts)}
 	}
 }
 

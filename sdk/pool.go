@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicewire/slicewire/balancer"
-	"github.com/slicewire/slicewire/interceptors"
+	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/internal/callinfo"
 )
 
@@ -25,6 +26,14 @@ type poolKey struct {
 	name    string // of the target; two targets have no URI and profile in common
 	uri     string // with its scheme written out
 	profile string
+	// revision tells apart what was dialled with other settings, of those that a channel
+	// cannot change.
+	revision uint64
+}
+
+// id is unlike any other pool's of the table, and begins with the target's name.
+func (k poolKey) id() string {
+	return strings.Join([]string{k.name, k.uri, k.profile, strconv.FormatUint(k.revision, 10)}, idSeparator)
 }
 
 // pool is one target with the channel to it, the Router behind that, and the RPCs
@@ -45,28 +54,32 @@ type pool struct {
 	// The Client's mu guards it.
 	watching context.CancelFunc
 
-	keyOptions []interceptors.KeyOption
-	ownKeys    atomic.Pointer[keys] // from WithSharding or WithKeyHeader; nil without
-	keys       atomic.Pointer[keys] // for the header of the config in force
-	settings   *settings            // in force; the Client's mu guards it
+	keys     atomic.Pointer[keyRules]
+	settings atomic.Pointer[settings] // in force: stored under the Client's mu
+	stream   assignment.Options       // that it was dialled with
 
 	verdicts verdicts
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(key poolKey, target string, s *settings, logger *slog.Logger) (*pool, error) {
-	full, builder, err := splitTarget(target, s.resolvers)
-	j := &joint{target: key.name, provider: s.channelProvider()}
+func dialPool(m *member, logger *slog.Logger) (*pool, error) {
+	key, s := m.key, m.settings
+	full, builder, err := splitTarget(m.target, s.resolvers)
+	j := &joint{target: key.name}
 	own, ownErr := j.ownOptions(s)
 	if err := errors.Join(err, ownErr); err != nil {
 		return nil, err
 	}
-	p := &pool{poolKey: key, id: strings.Join([]string{key.name, key.uri, key.profile}, idSeparator), joint: j, keyOptions: s.key, settings: s, calls: newCalls()}
+	p := &pool{poolKey: key, id: key.id(), joint: j, stream: s.router.Assignment, calls: newCalls()}
+	p.settings.Store(s)
+	j.provider = func(key string) (grpc.ClientConnInterface, func(), error) {
+		return p.settings.Load().channelProvider()(key)
+	}
 	p.alive, p.end = context.WithCancel(context.Background())
 	if err := p.setKeys(s); err != nil {
 		return nil, err
 	}
-	options := s.router
+	options := m.router()
 	options.Logger = logger.With("target", j.target)
 	p.router = balancer.NewRouter(options)
 	j.router = p.router
@@ -89,28 +102,30 @@ func dialPool(key poolKey, target string, s *settings, logger *slog.Logger) (*po
 	return p, nil
 }
 
-// setKeys says how calls get their key until the LB config is known.
+// setKeys says how calls get their key.
 func (p *pool) setKeys(s *settings) error {
-	header := s.keyHeader()
-	if header == "" {
-		p.ownKeys.Store(nil)
-		return nil
+	rules := &keyRules{options: s.key}
+	if header := s.keyHeader(); header != "" {
+		var err error
+		if rules.own, err = newKeys(header, s.key); err != nil {
+			return err
+		}
 	}
-	k, err := newKeys(header, s.key)
-	if err == nil {
-		p.ownKeys.Store(k)
-	}
-	return err
+	p.keys.Store(rules)
+	return nil
 }
 
 // reconfigure puts in force what of s a channel that is there can follow. The
 // caller holds the Client's mu.
-func (p *pool) reconfigure(s *settings) {
-	if p.settings == s {
+func (p *pool) reconfigure(m *member, logger *slog.Logger) {
+	_ = p.router.SetOptions(m.router()) // plan has checked them
+	s, before := m.settings, p.settings.Load()
+	if before == s {
 		return
 	}
-	p.settings = s
+	p.settings.Store(s)
 	_ = p.setKeys(s) // plan has checked the header
+	s.publishSelectors(p.router, before, logger)
 	if own, was := s.ownConfig(), p.joint.own.Load(); !reflect.DeepEqual(own.policy, was.policy) || own.service != was.service {
 		p.joint.configure(own)
 	}
@@ -192,8 +207,8 @@ func (p *pool) keysInForce(ctx context.Context, opts []grpc.CallOption) (*keys, 
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, &callError{status.New(status.FromContextError(ctx.Err()).Code(), err.Error()), err}
-		case p.ownKeys.Load() != nil:
-			return p.ownKeys.Load(), nil // gRPC says what it makes of the resolver's error
+		case p.keys.Load().own != nil:
+			return p.keys.Load().own, nil // gRPC says what it makes of the resolver's error
 		default:
 			return nil, &callError{status.New(codes.Unavailable, err.Error()), err}
 		}
@@ -202,17 +217,10 @@ func (p *pool) keysInForce(ctx context.Context, opts []grpc.CallOption) (*keys, 
 	if header == "" {
 		return nil, nil
 	}
-	if k := p.keys.Load(); k != nil && k.header == header {
-		return k, nil
+	k, err := p.keys.Load().of(header)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	k := p.ownKeys.Load()
-	if k == nil || k.header != header {
-		var err error
-		if k, err = newKeys(header, p.keyOptions); err != nil {
-			return nil, status.Error(codes.Unavailable, err.Error())
-		}
-	}
-	p.keys.Store(k)
 	return k, nil
 }
 

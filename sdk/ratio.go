@@ -75,7 +75,10 @@ const (
 // try probes a condemned target until it is good again, or closed.
 func (d *driver) try(p *pool) {
 	for {
-		err := p.probe(p.alive, d.checker)
+		d.mu.Lock()
+		checker := d.checker
+		d.mu.Unlock()
+		err := p.probe(p.alive, checker)
 		now := time.Now()
 		d.mu.Lock()
 		r := p.verdicts.ratio.Load()

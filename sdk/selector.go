@@ -207,6 +207,14 @@ type declared struct {
 	enabled   map[string]bool   // that were disabled once
 }
 
+// has says whether code has declared a selector since Dial.
+func (d *declared) has(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, said := d.selectors[name]
+	return said
+}
+
 type saying struct {
 	policy selection.Policy
 	source balancer.Source

@@ -3,6 +3,7 @@ package sdk
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/slicewire/slicewire/balancer"
@@ -132,6 +133,11 @@ func (s *settings) keyHeader() string {
 func (s *settings) checkSelectors() []error {
 	var problems []error
 	seen := make(map[string]bool)
+	for _, d := range s.configuredSelectors {
+		if err := d.policy.Validate(); err != nil {
+			problems = append(problems, fmt.Errorf("selectors[%q].policy: %w", d.name, err))
+		}
+	}
 	for _, d := range s.selectors {
 		switch err := d.policy.Validate(); {
 		case d.name == "":
@@ -162,18 +168,50 @@ func (s *settings) checkSelectors() []error {
 	return problems
 }
 
-// declareSelectors declares on r what code declared.
+// declareSelectors declares on r what code declared, then what is configured.
 func (s *settings) declareSelectors(r *balancer.Router) error {
 	for _, d := range s.selectors {
-		var err error
-		if d.name == DefaultSelector {
-			_, err = r.Selector(d.name).Publish(d.policy, balancer.FromCode)
-		} else {
-			_, err = r.AddSelector(d.name, d.policy, balancer.FromCode)
+		if err := d.declare(r, balancer.FromCode); err != nil {
+			return err
 		}
-		if err != nil {
+	}
+	for _, d := range s.configuredSelectors {
+		if err := d.declare(r, balancer.FromConfig); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (d *namedPolicy) declare(r *balancer.Router, source balancer.Source) error {
+	if there := r.Selector(d.name); there != nil {
+		_, err := there.Publish(d.policy, source)
+		return err
+	}
+	_, err := r.AddSelector(d.name, d.policy, source)
+	return err
+}
+
+// configuredSelector is the policy that is configured for a selector.
+func (s *settings) configuredSelector(name string) (selection.Policy, bool) {
+	for _, d := range s.configuredSelectors {
+		if d.name == name {
+			return d.policy, true
+		}
+	}
+	return selection.Policy{}, false
+}
+
+// publishSelectors has r follow what is configured now, and withdraws what was.
+func (s *settings) publishSelectors(r *balancer.Router, before *settings, logger *slog.Logger) {
+	for _, was := range before.configuredSelectors {
+		if _, stays := s.configuredSelector(was.name); !stays {
+			r.Withdraw(was.name, balancer.FromConfig)
+		}
+	}
+	for _, d := range s.configuredSelectors {
+		if err := d.declare(r, balancer.FromConfig); err != nil && !errors.Is(err, balancer.ErrClosed) {
+			logger.Warn("a selector's policy could not be published", slog.String("selector", d.name), slog.Any("error", err))
+		}
+	}
 }

@@ -20,6 +20,8 @@ type Status struct {
 	Groups []GroupStatus
 	// Targets are those that groups list, each once, then those that are leaving.
 	Targets []TargetStatus
+	// Configuration is what came from files, the environment or Apply.
+	Configuration ConfigStatus
 	// UnknownGroups counts RPCs that name a group which is not declared.
 	UnknownGroups uint64
 }
@@ -58,7 +60,7 @@ type TargetStatus struct {
 // Status returns a snapshot. It works after Close as well. It costs the number of
 // endpoints of all targets.
 func (c *Client) Status() Status {
-	s := Status{UnknownGroups: c.unknown.count.Load()}
+	s := Status{UnknownGroups: c.unknown.count.Load(), Configuration: c.configs.get()}
 	now := time.Now()
 	t := c.seen.Load()
 	first := t.fallback.group.current.Load()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 )
 
@@ -36,7 +37,8 @@ type TargetConfig struct {
 	Sharding *Sharding
 	// MinReady is how many endpoints are kept connected without traffic, so that the
 	// target can take over at once. Zero means 1 in a group of several targets, else
-	// what WithConnections says; a negative number none.
+	// what WithConnections says; a negative number none, but that one is connected
+	// while a group waits for the target to come back, or nobody would find that out.
 	MinReady int
 	// ErrorRatio, if set, takes the target for down while too many of its RPCs fail,
 	// though it is connected.
@@ -96,6 +98,20 @@ type member struct {
 	settings *settings
 }
 
+// router is the settings of the target's Router.
+func (m *member) router() balancer.RouterOptions {
+	o := m.settings.router
+	switch n := m.config.MinReady; {
+	case n > 0:
+		o.Connections.MinReady = n
+	case n < 0:
+		o.Connections.MinReady = 0
+	case m.standby:
+		o.Connections.MinReady = 1
+	}
+	return o
+}
+
 // plan is a Topology that was found good.
 type plan struct {
 	settings *settings
@@ -147,7 +163,7 @@ func (s *settings) plan(t Topology) (*plan, error) {
 		if other := byPlace[place]; other != nil {
 			return other, nil
 		}
-		m := &member{key: poolKey{c.Name, full, c.Profile}, target: c.URI, config: c, settings: profile}
+		m := &member{key: poolKey{name: c.Name, uri: full, profile: c.Profile}, target: c.URI, config: c, settings: profile}
 		if c.Sharding != nil {
 			own := *profile
 			own.sharding, own.header = c.Sharding, ""

@@ -28,6 +28,9 @@ func (c *Client) ValidateTopology(t Topology) error {
 // again before they have, its connections serve on. New timings hold at once. It
 // connects to nothing itself.
 //
+// t is all of the topology, what a configuration says of it too. One that is applied
+// later is put on top of t, as the first one was put on top of what Dial was given.
+//
 // The error lists everything that is wrong with t, or is ErrClosed; then nothing
 // changed.
 func (c *Client) UpdateTopology(t Topology) (TopologyChange, error) {
@@ -60,6 +63,7 @@ func (c *Client) replace(next func(*settings) (*plan, error)) (TopologyChange, e
 	if err != nil {
 		return TopologyChange{}, err
 	}
+	c.base = after.topology
 	return difference(before, after), nil
 }
 
@@ -99,6 +103,7 @@ func (c *Client) SetTargetEnabled(target string, enabled bool, reason string) er
 // apply puts next in force: it prepares what may fail, commits by one store, and
 // retires what is out. The caller holds mu.
 func (c *Client) apply(next *plan) error {
+	c.revise(next)
 	pools := make(map[poolKey]*pool, len(next.members))
 	var made []*pool
 	for _, m := range next.members {
@@ -165,7 +170,7 @@ func (c *Client) apply(next *plan) error {
 // dialPool makes the pool of m, with what was said of selectors and endpoints since
 // Dial.
 func (c *Client) dialPool(m *member) (*pool, error) {
-	p, err := dialPool(m.key, m.target, m.settings, c.logger)
+	p, err := dialPool(m, c.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +183,7 @@ func (c *Client) dialPool(m *member) (*pool, error) {
 
 // configure gives p the settings of its target that may change while it is there.
 func (c *Client) configure(p *pool, m *member) {
-	p.reconfigure(m.settings)
+	p.reconfigure(m, c.logger)
 	c.driver.setRatio(p, m.config.ErrorRatio)
 	c.driver.disable(p, c.off[p.name])
 	if m.standby && p.watching == nil {

@@ -33,7 +33,10 @@ type BreakerOptions struct {
 	// HalfOpenCalls is how many trial calls are let through after that, all of
 	// which must succeed to close the breaker. 1 by default, at most 31.
 	HalfOpenCalls int
-	// Judge replaces [Outcome.Verdict] as what counts as a failure. It is called by
+	// Codes are the gRPC status codes that are failures, beside connections that are
+	// lost; each 1 to 63. By default they are those of [Outcome.Verdict].
+	Codes []uint32
+	// Judge replaces [Outcome.Verdict] and Codes as what counts as a failure. It is called by
 	// the goroutine of each RPC that ends.
 	Judge func(Outcome) Verdict
 	// Observer is told of each change of state, see [Edge].
@@ -50,6 +53,7 @@ const (
 	maxJitter      = 0.5
 	maxThroughput  = 1_000_000
 	maxTrialCalls  = 1<<trialBits - 1
+	maxCode        = 63
 	defaultCalls   = 20
 	defaultRatio   = 0.5
 	defaultWindow  = 30 * time.Second
@@ -63,7 +67,15 @@ func (o BreakerOptions) withDefaults() (BreakerOptions, error) {
 	o.Window = or(o.Window, defaultWindow)
 	o.OpenFor = or(o.OpenFor, defaultOpenFor)
 	o.HalfOpenCalls = or(o.HalfOpenCalls, 1)
-	if o.Judge == nil {
+	failures := uint64(0)
+	for _, c := range o.Codes {
+		failures |= 1 << (c & maxCode)
+	}
+	switch {
+	case o.Judge != nil:
+	case failures != 0:
+		o.Judge = func(out Outcome) Verdict { return out.verdictBy(failures) }
+	default:
 		o.Judge = Outcome.Verdict
 	}
 	if o.Clock == nil {
@@ -95,6 +107,11 @@ func (o BreakerOptions) withDefaults() (BreakerOptions, error) {
 	}
 	if o.HalfOpenCalls < 1 || o.HalfOpenCalls > maxTrialCalls {
 		wrong("HalfOpenCalls", o.HalfOpenCalls, fmt.Sprintf("1 to %d calls", maxTrialCalls))
+	}
+	for i, c := range o.Codes {
+		if c < 1 || c > maxCode {
+			problems = append(problems, fmt.Errorf("admission: BreakerOptions.Codes[%d] is %d; allowed is 1 to %d, or no codes at all for the default", i, c, maxCode))
+		}
 	}
 	return o, errors.Join(problems...)
 }

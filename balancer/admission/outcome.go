@@ -90,6 +90,22 @@ func (o Outcome) Verdict() Verdict {
 	return Ignore
 }
 
+// verdictBy is Verdict with the failures that a set of codes names: bit n is code n.
+func (o Outcome) verdictBy(failures uint64) Verdict {
+	switch {
+	case o.Kind == OK:
+		return Success
+	case o.Kind == ConnectionClosed || o.Kind == SendFailure:
+		return Failure
+	case o.Code <= maxCode && failures&(1<<o.Code) != 0:
+		return Failure
+	}
+	if v := o.Verdict(); v == Ignore {
+		return Ignore
+	}
+	return Success
+}
+
 // timedOut says whether time ran out, whoever noticed.
 func (o Outcome) timedOut() bool {
 	return o.Kind == Deadline || o.Kind == RemoteError && o.Code == codeDeadlineExceeded

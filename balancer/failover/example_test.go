@@ -10,7 +10,7 @@ import (
 // A group of two targets whose first is lost and comes back.
 func ExampleMachine() {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	after := func(d time.Duration) time.Time { return start.Add(d) }
+	after := start.Add
 	tell := func(switches []failover.Switch) {
 		for _, s := range switches {
 			fmt.Printf("%v from %s to %s: %v\n", s.At.Sub(start), s.From, s.To, s.Reason)

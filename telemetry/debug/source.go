@@ -287,30 +287,25 @@ type Explanation struct {
 
 // Config is the configuration in force.
 type Config struct {
-	// Source says where it comes from, as a file's name; Revision counts it.
+	// Source says where it comes from, as a file's name; "" if only the program's code
+	// gave one. Revision tells versions apart.
 	Source    string    `json:"source"`
-	Revision  uint64    `json:"revision"`
+	Revision  string    `json:"revision"`
 	AppliedAt time.Time `json:"applied_at,omitzero"`
 	Age       Duration  `json:"age_seconds"`
 	Applied   uint64    `json:"applied"`
 	Refused   uint64    `json:"refused"`
-	// Values are all values in force, with where each came from.
-	Values []ConfigValue `json:"values"`
+	// Trouble is why the newest version is not in force, "" if it is.
+	Trouble string `json:"trouble,omitempty"`
+	// Values are all values in force, a line each, with where each came from.
+	Values string `json:"values"`
 	// LastRefused is the newest one that was refused, nil if none was.
 	LastRefused *RefusedConfig `json:"last_refused,omitempty"`
 }
 
-// ConfigValue is one value, as "groups[0].failover.recovery".
-type ConfigValue struct {
-	Path   string `json:"path"`
-	Value  string `json:"value"`
-	Origin string `json:"origin"`
-}
-
 // RefusedConfig is a configuration that was refused. What was in force stayed.
 type RefusedConfig struct {
-	At     time.Time `json:"at,omitzero"`
-	Source string    `json:"source"`
+	At time.Time `json:"at,omitzero"`
 	// Problems are all that is wrong with it, with where.
 	Problems []string `json:"problems"`
 }

@@ -152,9 +152,9 @@ func (s *fixed) Explain(q debug.Question) (*debug.Explanation, error) {
 
 func (s *fixed) Config() *debug.Config {
 	return &debug.Config{
-		Source: s.name("client.yaml"), Revision: 19, AppliedAt: then, Age: debug.Duration(time.Minute), Applied: 20, Refused: 21,
-		Values:      []debug.ConfigValue{{Path: s.name("groups[0].name"), Value: s.name("default"), Origin: s.name("client.yaml:3")}},
-		LastRefused: &debug.RefusedConfig{At: then, Source: s.name("client.yaml"), Problems: []string{s.name("line 7: no such group")}},
+		Source: s.name("client.yaml"), Revision: s.name("0123abcd"), AppliedAt: then, Age: debug.Duration(time.Minute), Applied: 20, Refused: 21,
+		Trouble: s.name("no such group"), Values: s.name("keyHeader: x # client.yaml:3\n"),
+		LastRefused: &debug.RefusedConfig{At: then, Problems: []string{s.name("line 7: no such group")}},
 	}
 }
 
