@@ -1,8 +1,8 @@
 package sdk_test
 
 import (
-	"strings"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
