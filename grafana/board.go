@@ -137,6 +137,9 @@ func (b *board) json() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range whole.Links {
+		whole.Links[i].Placement = nil // above the panels, not in a menu
+	}
 	text, err := json.MarshalIndent(whole, "", "  ")
 	return append(text, '\n'), err
 }
