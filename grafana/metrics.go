@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// metric is a row of metrics.json: one instrument of the SDK's table.
-type metric struct {
+// instrument is a row of metrics.json: one instrument of the SDK's table.
+type instrument struct {
 	Name        string              `json:"name"` // OpenTelemetry's
 	Kind        string              `json:"kind"` // counter, gauge or histogram
 	Unit        string              `json:"unit"` // UCUM
@@ -23,12 +23,12 @@ type metric struct {
 var table []byte
 
 // metrics are all metrics, by name.
-var metrics = func() map[string]*metric {
-	var list []*metric
+var metrics = func() map[string]*instrument {
+	var list []*instrument
 	if err := json.Unmarshal(table, &list); err != nil {
 		panic(fmt.Sprintf("metrics.json: %v", err)) // it is embedded: a test meets it first
 	}
-	byName := map[string]*metric{}
+	byName := map[string]*instrument{}
 	for _, m := range list {
 		byName[m.Name] = m
 	}
@@ -41,7 +41,7 @@ var suffixes = map[string]string{"s": "_seconds", "By": "_bytes"}
 
 // prometheus is the metric's name in a scrape. A test compares it with what the exporter
 // makes of it.
-func (m *metric) prometheus() string {
+func (m *instrument) prometheus() string {
 	name := underscored(m.Name)
 	suffix := suffixes[m.Unit]
 	if m.Unit == "1" && m.Kind == "gauge" {
@@ -57,7 +57,7 @@ func (m *metric) prometheus() string {
 }
 
 // series are the names of its series: three for a histogram.
-func (m *metric) series() []string {
+func (m *instrument) series() []string {
 	name := m.prometheus()
 	if m.Kind == "histogram" {
 		return []string{name + "_bucket", name + "_sum", name + "_count"}

@@ -44,8 +44,8 @@ type panel struct {
 }
 
 // metrics are the metrics of its queries, each once.
-func (p *panel) metrics() []*metric {
-	var list []*metric
+func (p *panel) metrics() []*instrument {
+	var list []*instrument
 	seen := map[string]bool{}
 	for _, q := range p.queries {
 		for _, m := range q.metrics() {

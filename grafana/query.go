@@ -51,8 +51,8 @@ func (q query) expand(variables []variable) (string, error) {
 }
 
 // metrics are the metrics that it names, each once.
-func (q query) metrics() []*metric {
-	var list []*metric
+func (q query) metrics() []*instrument {
+	var list []*instrument
 	for _, parts := range braces.FindAllStringSubmatch(q.expr, -1) {
 		if m := metrics[parts[1]]; m != nil && !slices.Contains(list, m) {
 			list = append(list, m)
