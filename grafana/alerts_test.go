@@ -166,7 +166,7 @@ func TestRunbookNamesPanels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flat := strings.Join(strings.Fields(string(text)), " ")
+	flat := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "**", "")), " ")
 	found := 0
 	for _, m := range regexp.MustCompile(`\*([a-z ]+): ([^*]+)\*`).FindAllStringSubmatch(flat, -1) {
 		found++
