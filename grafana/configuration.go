@@ -16,13 +16,13 @@ var configuration = board{
 			{title: "Revision", unit: units.Short, noData: noConfig, queries: []query{greatest("slicewire.config.revision", "client")}},
 		}},
 		{"What came", []panel{
-			{title: "Applied or refused", kind: bars, unit: units.Short, noData: noConfig, queries: []query{happened("slicewire.config.applies", "client, source, result")}},
+			{title: "Applied or refused", kind: bars, unit: units.Short, noData: noConfig, queries: []query{began("slicewire.config.applies", "client, source, result")}},
 			{title: "Refused since the start", unit: units.Short, noData: "No configuration was refused", queries: []query{
 				{`sum by (client, source) ({{slicewire.config.applies|result="refused"}})`, "{{client}} {{source}}"},
 			}},
 			{
 				title: "Policies published by configuration", kind: bars, unit: units.Short, noData: "No configuration published a policy",
-				queries: []query{{`sum by (selector, policy, result) (increase({{slicewire.policy.publications|source="config"}}[$__rate_interval]))`, "{{selector}} {{policy}} {{result}}"}},
+				queries: []query{{`sum by (selector, policy, result) (increase({{slicewire.policy.publications|source="config"}}[$__rate_interval]) > 0 or ({{slicewire.policy.publications|source="config"}} unless {{slicewire.policy.publications|source="config"}} offset $__rate_interval))`, "{{selector}} {{policy}} {{result}}"}},
 			},
 			{title: "Versions", kind: areas, unit: units.Short, noData: "No process is scraped", about: "Processes by version of Slicewire: a rollout of code beside one of configuration.", queries: []query{total("slicewire.build_info", "version")}},
 		}},

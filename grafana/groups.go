@@ -15,7 +15,7 @@ var groups = board{
 				states:  map[string]string{"0": "standby", "1": "current"},
 			},
 			{title: "Clients on each target", kind: areas, unit: units.Short, noData: noGroups, queries: []query{total("slicewire.group.current", "group, target")}},
-			{title: "Switches by reason", kind: bars, unit: units.Short, noData: noGroups, queries: []query{happened("slicewire.group.switches", "group, reason")}},
+			{title: "Switches by reason", kind: bars, unit: units.Short, noData: noGroups, queries: []query{began("slicewire.group.switches", "group, reason")}},
 		}},
 		{"How targets are", []panel{
 			{title: "Targets by state", kind: areas, unit: units.Short, noData: noGroups, about: "How many clients see each target of a group in each state.", queries: []query{

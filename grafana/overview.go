@@ -66,9 +66,9 @@ var overview = board{
 				wrong: "Look at what happened just before things went wrong, and then at the dashboard of that part.",
 				queries: []query{
 					happened("slicewire.assignment.updates", "result").named("assignment"),
-					happened("slicewire.group.switches", "reason").named("switch"),
-					happened("slicewire.policy.publications", "result").named("policy"),
-					happened("slicewire.config.applies", "result").named("config"),
+					began("slicewire.group.switches", "reason").named("switch"),
+					began("slicewire.policy.publications", "result").named("policy"),
+					began("slicewire.config.applies", "result").named("config"),
 				},
 			},
 			{title: "Current targets", kind: areas, unit: units.Short, noData: noGroups, about: "How many clients send a group's RPCs to each target.", queries: []query{total("slicewire.group.current", "group, target")}},

@@ -18,7 +18,7 @@ var pools = board{
 		{"Pools", []panel{
 			{title: "Connections of pools", kind: areas, unit: units.Short, noData: noConnections, queries: []query{total("slicewire.pool.connections", "target")}},
 			{title: "RPCs in flight on a connection", unit: units.Short, noData: noConnections, queries: []query{
-				quantile(0.5, "slicewire.pool.streams", "target"),
+				mean("slicewire.pool.streams", "target"),
 				quantile(0.99, "slicewire.pool.streams", "target"),
 			}},
 			{title: "Added and drained for load", kind: bars, unit: units.Short, noData: noConnections, queries: []query{happened("slicewire.pool.scalings", "target, direction")}},

@@ -73,6 +73,15 @@ func happened(what, by string) query {
 	return query{fmt.Sprintf("sum by (%s) (increase({{%s}}[$__rate_interval]))", by, what), legend(by)}
 }
 
+// began is happened for counters whose series are there only from their first event on,
+// which an increase does not see: a series that is new counts with all it has.
+func began(what, by string) query {
+	return query{
+		fmt.Sprintf("sum by (%s) (increase({{%[2]s}}[$__rate_interval]) > 0 or ({{%[2]s}} unless {{%[2]s}} offset $__rate_interval))", by, what),
+		legend(by),
+	}
+}
+
 // total, greatest and least are over all processes.
 func total(what, by string) query {
 	return query{fmt.Sprintf("sum by (%s) ({{%s}})", by, what), legend(by)}
@@ -91,6 +100,14 @@ func quantile(q float64, what, by string) query {
 	return query{
 		fmt.Sprintf("histogram_quantile(%g, sum by (le, %s) (rate({{%s:bucket}}[$__rate_interval])))", q, by, what),
 		fmt.Sprintf("p%g %s", q*100, legend(by)),
+	}
+}
+
+// mean is a histogram's, over all processes.
+func mean(what, by string) query {
+	return query{
+		fmt.Sprintf("sum by (%s) (rate({{%[2]s:sum}}[$__rate_interval])) / sum by (%[1]s) (rate({{%[2]s:count}}[$__rate_interval]))", by, what),
+		"mean " + legend(by),
 	}
 }
 

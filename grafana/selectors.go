@@ -34,7 +34,7 @@ var selectors = board{
 			}},
 		}},
 		{"Policies", []panel{
-			{title: "Publications", kind: bars, unit: units.Short, noData: "No policy was published", queries: []query{happened("slicewire.policy.publications", "selector, policy, source, result")}},
+			{title: "Publications", kind: bars, unit: units.Short, noData: "No policy was published", queries: []query{began("slicewire.policy.publications", "selector, policy, source, result")}},
 			{title: "Wrong results of custom policies", unit: units.RequestsPerSecond, noData: "No custom policy got anything wrong", queries: []query{rate("slicewire.policy.bad_results", "selector, policy, reason")}},
 		}},
 	},
