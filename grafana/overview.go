@@ -24,13 +24,13 @@ var overview = board{
 				title: "Fallback share", kind: number, unit: units.PercentUnit, noData: noPicks, bad: 0.05,
 				about:   "Share of picks that went to any endpoint because nobody serves the key's slice.",
 				wrong:   "See Fallbacks by reason below: it says whether the sharding service, the names or the owners are at fault.",
-				queries: []query{{`sum (rate({{slicewire.picks|result="fallback"}}[$__rate_interval])) / sum (rate({{slicewire.picks|result!="queued"}}[$__rate_interval]))`, "fallback"}},
+				queries: []query{{`sum (rate({{slicewire.picks|result="fallback"}}[$__rate_interval])) / (sum (rate({{slicewire.picks|result!="queued"}}[$__rate_interval])) > 0)`, "fallback"}},
 			},
 			{
 				title: "Failed share", kind: number, unit: units.PercentUnit, noData: noPicks, bad: 0.01,
 				about:   "Share of picks that failed their RPC or dropped it.",
 				wrong:   "Read the errors of the RPCs: they name target, slice and endpoint. Then Endpoints by state.",
-				queries: []query{{`sum (rate({{slicewire.picks|result=~"failed|dropped"}}[$__rate_interval])) / sum (rate({{slicewire.picks|result!="queued"}}[$__rate_interval]))`, "failed"}},
+				queries: []query{{`sum (rate({{slicewire.picks|result=~"failed|dropped"}}[$__rate_interval])) / (sum (rate({{slicewire.picks|result!="queued"}}[$__rate_interval])) > 0)`, "failed"}},
 			},
 			{
 				title: "Endpoints in failure", kind: number, unit: units.PercentUnit, noData: "No client knows an endpoint", bad: 0.2,
@@ -39,7 +39,7 @@ var overview = board{
 			},
 			{
 				title: "Streams connected", kind: number, unit: units.PercentUnit, noData: noShards, bad: 0.9, goodAbove: true,
-				about:   "Share of clients whose stream to the sharding service is open.",
+				about:   "Share of clients whose stream to the sharding service is open. A client that makes no RPCs goes idle after half an hour and closes it.",
 				queries: []query{{`avg ({{slicewire.sharding.stream.connected}})`, "connected"}},
 			},
 			{

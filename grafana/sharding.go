@@ -7,7 +7,7 @@ var sharding = board{
 	about: "Whether assignments come, are fresh and are whole.",
 	rows: []row{
 		{"The sharding service", []panel{
-			{title: "Streams connected", unit: units.PercentUnit, noData: noShards, about: "Share of clients whose stream to the sharding service is open, by target.", queries: []query{
+			{title: "Streams connected", unit: units.PercentUnit, noData: noShards, about: "Share of clients whose stream to the sharding service is open, by target. A client that makes no RPCs goes idle after half an hour and closes it.", queries: []query{
 				{"avg by (target) ({{slicewire.sharding.stream.connected}})", "{{target}}"},
 			}},
 			{title: "Streams opened", kind: bars, unit: units.Short, noData: noShards, queries: []query{happened("slicewire.sharding.streams", "target")}},
