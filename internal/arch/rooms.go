@@ -36,6 +36,8 @@ const (
 	schemas    = "github.com/santhosh-tekuri/jsonschema/v6"
 	plot       = "gonum.org/v1/plot"
 	browsers   = "github.com/chromedp"
+	grafana    = "github.com/grafana/grafana-foundation-sdk/go"
+	prometheus = "github.com/prometheus"
 )
 
 // What tests may import beyond their room's row: any test the first, tests of
@@ -114,6 +116,9 @@ var Rooms = []Room{
 	// A command and a module of its own, for the sake of what draws the plots. It
 	// simulates the policies that one of them compares.
 	{Path: "docs/figures", Ours: []string{"balancer/selection"}, Outside: []string{plot}, Pure: true},
+	// A command and a module of its own. Its tests parse queries as Prometheus does, and
+	// show metrics by OpenTelemetry's own exporter.
+	{Path: "grafana", Outside: []string{grafana, prometheus, otel, yaml}, Pure: true},
 }
 
 // CheckArrows returns every import that the table does not allow, and every
