@@ -273,6 +273,7 @@ func TestPickAgreesWithSeed(t *testing.T) {
 				}
 				seen[got] = true
 			}
+			agrees(t, p, string(key), possible)
 			for _, want := range possible {
 				if !seen[want] {
 					t.Errorf("world %d, %v %+v, key %x: never saw %+v", world, o.states, o.slices, key, want)

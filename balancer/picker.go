@@ -161,7 +161,10 @@ type attempt struct {
 var nobodys counters
 
 func (a *attempt) counts() *counters {
-	if a.slot == nil {
+	switch {
+	case a.wish.look != nil:
+		return a.wish.look.counts
+	case a.slot == nil:
 		return &nobodys
 	}
 	return a.slot.selector.counts
@@ -183,6 +186,12 @@ func (p *picker) pick(a *attempt) (*callinfo.Wait, error) {
 			return nil, err
 		}
 	}
+	return p.within(a)
+}
+
+// within is pick once the selector is known.
+func (p *picker) within(a *attempt) (*callinfo.Wait, error) {
+	pub := a.pub
 	if pub.fail != nil {
 		return nil, pub.fail
 	}
@@ -276,6 +285,9 @@ const inFallback = "in fallback"
 
 // anywhere chooses among all endpoints (A119: no subsetting) and counts.
 func (p *picker) anywhere(a *attempt, count *atomic.Uint64, why string) (*callinfo.Wait, error) {
+	if a.wish.look != nil {
+		a.wish.look.anywhere = count
+	}
 	switch p.amongAll(a) {
 	case chosen:
 		count.Add(1)
@@ -303,12 +315,14 @@ func (p *picker) delegate(a *attempt, ep *endpoint, why string, wait *callinfo.W
 		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q fails its health checks", pub.target, why, ep.name)
 	}
 	s := ep.cur.Load()
-	if s.picker == nil {
+	if s.picker == nil || a.wish.look != nil && s.connectivity != connectivity.TransientFailure {
 		return wait, lb.ErrNoSubConnAvailable
 	}
 	var err error
 	a.result, err = s.picker.Pick(a.info)
 	switch {
+	case err == nil && a.wish.look != nil:
+		return wait, lb.ErrNoSubConnAvailable
 	case err == nil:
 		if !ep.send(a.info, &a.result) {
 			return nil, p.refusedError(a, ep)
@@ -336,7 +350,9 @@ func (p *picker) refusedError(a *attempt, ep *endpoint) error {
 	if g := ep.guard.Load(); g != nil {
 		wait = (*g).RetryAfter()
 	}
-	p.policy.wakeAfter(wait)
+	if a.wish.look == nil {
+		p.policy.wakeAfter(wait)
+	}
 	return fmt.Errorf("slicewire: target %q: selector %q: admission refused every candidate; endpoint %q may be asked again in %v",
 		a.pub.target, a.slot.selector.name, ep.name, wait.Round(time.Millisecond))
 }

@@ -117,3 +117,17 @@ func (s *spread) waits() bool {
 	s.policy.wakeAfter(left)
 	return true
 }
+
+// holds says whether a pick that comes now would find the connections full and wait.
+// It asks for nothing and reserves nothing.
+func (s *spread) holds() bool {
+	for _, c := range s.ready {
+		if s.full == 0 || c.conn.active.Load() < s.full {
+			return false
+		}
+	}
+	if s.room {
+		return len(s.ready) <= looks
+	}
+	return !s.until.IsZero() && time.Until(s.until) > 0
+}

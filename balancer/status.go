@@ -215,25 +215,30 @@ func (rt *route) status() Status {
 	s.UnknownOwners = pub.unknown
 	s.Endpoints = make([]EndpointStatus, len(pub.view.endpoints))
 	for i, ep := range pub.view.endpoints {
-		cur := ep.cur.Load()
-		s.Endpoints[i] = EndpointStatus{
-			Name:     ep.name,
-			Address:  ep.member.Info().Address,
-			State:    cur.connectivity,
-			Since:    cur.since,
-			Picks:    ep.member.Picks(),
-			Pending:  ep.member.Pending(),
-			Health:   ep.cell.Load().State(),
-			Draining: ep.flags.Load()&draining != 0,
+		s.Endpoints[i] = rt.endpointStatus(ep)
+	}
+	return s
+}
 
-			Connections: ep.connectionStates(),
-		}
-		if d, off := rt.disabled(ep); off {
-			s.Endpoints[i].Disabled = &d
-		}
-		if g := ep.guard.Load(); g != nil {
-			s.Endpoints[i].RetryAfter = (*g).RetryAfter()
-		}
+func (rt *route) endpointStatus(ep *endpoint) EndpointStatus {
+	cur := ep.cur.Load()
+	s := EndpointStatus{
+		Name:     ep.name,
+		Address:  ep.member.Info().Address,
+		State:    cur.connectivity,
+		Since:    cur.since,
+		Picks:    ep.member.Picks(),
+		Pending:  ep.member.Pending(),
+		Health:   ep.cell.Load().State(),
+		Draining: ep.flags.Load()&draining != 0,
+
+		Connections: ep.connectionStates(),
+	}
+	if d, off := rt.disabled(ep); off {
+		s.Disabled = &d
+	}
+	if g := ep.guard.Load(); g != nil {
+		s.RetryAfter = (*g).RetryAfter()
 	}
 	return s
 }

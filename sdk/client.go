@@ -16,6 +16,7 @@ import (
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/configsource"
 	"github.com/slicewire/slicewire/telemetry"
+	"github.com/slicewire/slicewire/telemetry/debug"
 )
 
 // ErrClosed is what everything returns on a closed Client. As a gRPC status it
@@ -46,6 +47,7 @@ type Client struct {
 	monitor  atomic.Pointer[monitor] // nil without
 	shown    *telemetry.Registration // nil where nothing is shown
 	declared declared
+	events   debug.Events // for DebugHandler
 
 	mu      sync.Mutex // guards the fields below, and makes changes of the topology one by one
 	plan    *plan

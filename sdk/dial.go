@@ -59,7 +59,7 @@ func dial(target string, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.logger = first.settings.logger()
+	c.logger = slog.New(remember(&c.events, first.settings.router.Logger))
 	c.driver = newDriver(c.logger)
 	c.driver.probeBy(run.monitor.checkerOrDefault())
 	c.running = run
@@ -84,14 +84,6 @@ func dial(target string, opts []Option) (*Client, error) {
 	}
 	c.shown.Show(source{c})
 	return c, nil
-}
-
-// logger is where the client logs what is about no single target.
-func (s *settings) logger() *slog.Logger {
-	if s.router.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.router.Logger
 }
 
 // check reports every fault of the settings and of each profile's, once.

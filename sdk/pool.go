@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
@@ -66,7 +67,7 @@ type pool struct {
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(m *member, shown *telemetry.Registration) (*pool, error) {
+func dialPool(m *member, shown *telemetry.Registration, logger *slog.Logger) (*pool, error) {
 	key, s := m.key, m.settings
 	full, builder, err := splitTarget(m.target, s.resolvers)
 	j := &joint{target: key.name}
@@ -84,9 +85,7 @@ func dialPool(m *member, shown *telemetry.Registration) (*pool, error) {
 		return nil, err
 	}
 	options := m.router()
-	if options.Logger != nil {
-		options.Logger = options.Logger.With("target", j.target)
-	}
+	options.Logger = logger.With("target", j.target)
 	before, after := p.measuredBy(shown)
 	options.Observer = shown.Observer(key.name)
 	p.router = balancer.NewRouter(options)
@@ -126,7 +125,7 @@ func (p *pool) setKeys(s *settings) error {
 
 // reconfigure puts in force what of s a channel that is there can follow. The
 // caller holds the Client's mu.
-func (p *pool) reconfigure(m *member) {
+func (p *pool) reconfigure(m *member, logger *slog.Logger) {
 	_ = p.router.SetOptions(m.router()) // plan has checked them
 	s, before := m.settings, p.settings.Load()
 	if before == s {
@@ -134,7 +133,7 @@ func (p *pool) reconfigure(m *member) {
 	}
 	p.settings.Store(s)
 	_ = p.setKeys(s) // plan has checked the header
-	s.publishSelectors(p.router, before)
+	s.publishSelectors(p.router, before, logger)
 	if own, was := s.ownConfig(), p.joint.own.Load(); !reflect.DeepEqual(own.policy, was.policy) || own.service != was.service {
 		p.joint.configure(own)
 	}

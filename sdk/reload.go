@@ -77,6 +77,16 @@ type configStatus struct {
 	newest atomic.Pointer[ConfigStatus] // nil before the first
 	mu     sync.Mutex                   // makes changes one by one
 	shown  *telemetry.Registration      // nil where nothing is shown; set by Dial
+
+	// For the debug pages: what is in force, and the last refusal, which stays after
+	// it was mended.
+	inForce atomic.Pointer[configsource.Update]
+	refusal atomic.Pointer[refusal]
+}
+
+type refusal struct {
+	at  time.Time
+	err error
 }
 
 func (s *configStatus) get() ConfigStatus {
@@ -101,6 +111,7 @@ func (s *configStatus) change(how func(*ConfigStatus)) ConfigStatus {
 const fromCode = "code"
 
 func (s *configStatus) applied(from string, u *configsource.Update, change ConfigChange) {
+	s.inForce.Store(u)
 	now := s.change(func(to *ConfigStatus) {
 		to.Hash, to.LastError = u.Hash(), nil
 		to.Applied++
@@ -111,6 +122,7 @@ func (s *configStatus) applied(from string, u *configsource.Update, change Confi
 
 // same notes a version that says what is in force already.
 func (s *configStatus) same(from string, u *configsource.Update) {
+	s.inForce.Store(u)
 	now := s.change(func(to *ConfigStatus) { to.Hash, to.LastError = u.Hash(), nil })
 	s.shown.ConfigApplied(from, balancer.Unchanged.String(), now.Applied, nil)
 }
@@ -119,6 +131,7 @@ func (s *configStatus) refused(from string, err error) {
 	now := s.change(func(to *ConfigStatus) {
 		to.Refused++
 		to.RefusedAt, to.LastError = time.Now(), err
+		s.refusal.Store(&refusal{to.RefusedAt, err})
 	})
 	s.shown.ConfigApplied(from, balancer.Refused.String(), now.Applied, err)
 }

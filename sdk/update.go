@@ -170,7 +170,7 @@ func (c *Client) apply(next *plan) error {
 // dialPool makes the pool of m, with what was said of selectors and endpoints since
 // Dial.
 func (c *Client) dialPool(m *member) (*pool, error) {
-	p, err := dialPool(m, c.shown)
+	p, err := dialPool(m, c.shown, c.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Client) dialPool(m *member) (*pool, error) {
 
 // configure gives p the settings of its target that may change while it is there.
 func (c *Client) configure(p *pool, m *member) {
-	p.reconfigure(m)
+	p.reconfigure(m, c.logger)
 	c.driver.setRatio(p, m.config.ErrorRatio)
 	c.driver.disable(p, c.off[p.name])
 	if m.standby && p.watching == nil {

@@ -77,6 +77,10 @@ func (w *Watcher) resultError(err error) error {
 
 func (w *Watcher) received(c *client, d decision) {
 	w.fromCharge(c, func() {
+		w.counts.LastAck = Ack{time.Now(), d.ack.GetGeneration(), d.ack.GetAccepted(), d.ack.GetErrorMessage()}
+		if d.verdict == stale || d.verdict == invalid {
+			w.counts.LastRefusal = w.counts.LastAck
+		}
 		switch d.verdict {
 		case accepted:
 			w.counts.Accepted++
@@ -148,6 +152,11 @@ func (w *Watcher) Status() Status {
 	}
 	if w.facts.suspended {
 		s.ReceivedAt = time.Time{}
+	}
+	if w.charge != nil {
+		if heard := w.charge.heard.Load(); heard != 0 {
+			s.MessageAt = time.Unix(0, heard)
+		}
 	}
 	if !s.StreamConnected && !w.staleSince.IsZero() {
 		s.StaleFor = time.Since(w.staleSince)

@@ -35,6 +35,7 @@ const (
 	reflected  = "github.com/invopop/jsonschema"
 	schemas    = "github.com/santhosh-tekuri/jsonschema/v6"
 	plot       = "gonum.org/v1/plot"
+	browsers   = "github.com/chromedp"
 )
 
 // What tests may import beyond their room's row: any test the first, tests of
@@ -52,7 +53,7 @@ var Rooms = []Room{
 		// internal/wire: only the two ends of the protocol speak it.
 		Path: "sdk",
 		Ours: []string{
-			"interceptors", "telemetry", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
+			"interceptors", "telemetry", "telemetry/debug", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
 			"balancer/selection", "balancer/admission", "balancer/health", "balancer/failover", "internal/callinfo",
 		},
 		Outside: []string{grpcModule, protobuf},
@@ -68,6 +69,7 @@ var Rooms = []Room{
 		Outside: []string{grpcModule, otel},
 	},
 	{Path: "telemetry/generate", Ours: []string{"telemetry"}}, // a command
+	{Path: "telemetry/debug"}, // plain values in, pages out
 	// Viper gives the values of a file; the parsers that it uses itself give the lines.
 	{Path: "configsource", Outside: []string{viper, fsnotify, yaml, toml}, Pure: true},
 	{Path: "configsource/check", Ours: []string{"configsource"}},
@@ -107,6 +109,8 @@ var Rooms = []Room{
 		Outside: []string{grpcModule, protobuf, otel},
 	},
 	{Path: "internal/linked"}, // tests alone: what may be linked beside us
+	// Tests alone, and a module of its own: what speaks with browsers is not inherited.
+	{Path: "internal/browsertest", Outside: []string{browsers}},
 	// A command and a module of its own, for the sake of what draws the plots. It
 	// simulates the policies that one of them compares.
 	{Path: "docs/figures", Ours: []string{"balancer/selection"}, Outside: []string{plot}, Pure: true},
