@@ -1,5 +1,5 @@
-// Command generate makes docs/observability.md from the tables of telemetry. Run it from
-// the root of the repository:
+// Command generate makes docs/observability.md and grafana/metrics.json from the tables of
+// telemetry. Run it from the root of the repository:
 //
 //	go run ./telemetry/generate
 //
@@ -7,7 +7,9 @@
 package main
 
 import (
+	"bytes"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,10 +22,38 @@ import (
 var intro string
 
 func main() {
-	if err := os.WriteFile(filepath.FromSlash("docs/observability.md"), []byte(page()), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "generate:", err)
-		os.Exit(1)
+	for file, text := range map[string]string{"docs/observability.md": page(), "grafana/metrics.json": list()} {
+		if err := os.WriteFile(filepath.FromSlash(file), []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "generate:", err)
+			os.Exit(1)
+		}
 	}
+}
+
+// list is the metrics as the dashboards are made from them.
+func list() string {
+	type metric struct {
+		Name        string              `json:"name"`
+		Kind        string              `json:"kind"`
+		Unit        string              `json:"unit"`
+		Labels      []string            `json:"labels"`
+		Values      map[string][]string `json:"values,omitempty"`
+		Topic       string              `json:"topic"`
+		Description string              `json:"description"`
+		Advice      string              `json:"advice"`
+	}
+	var all []metric
+	for _, in := range telemetry.Instruments() {
+		all = append(all, metric{in.Name, in.Kind.String(), in.Unit, in.Labels, in.Values, in.Topic, in.Description, in.Advice})
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(all); err != nil {
+		panic(err) // strings and lists of them cannot fail
+	}
+	return b.String()
 }
 
 // page is the whole page.

@@ -16,6 +16,14 @@ func TestPageIsNotStale(t *testing.T) {
 	}
 }
 
+// TestListIsNotStale: nor is what the dashboards are made from.
+func TestListIsNotStale(t *testing.T) {
+	got, err := os.ReadFile("../../grafana/metrics.json")
+	if err != nil || string(got) != list() {
+		t.Errorf("grafana/metrics.json is stale (%v); run go run ./telemetry/generate, and go -C grafana run .", err)
+	}
+}
+
 // TestPageIsWhole: it has each metric, span and event once, in tables that are whole.
 func TestPageIsWhole(t *testing.T) {
 	text := page()
