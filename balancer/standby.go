@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
@@ -20,6 +21,23 @@ func (r *Router) Revive(on bool) {
 		if p := rt.policy.Load(); p != nil {
 			p.post(func(*inbox) {})
 		}
+	}
+}
+
+// WaitReported waits until the channel's state is what its endpoints have told so
+// far, or for ctx: picks may fail for an endpoint's state before it is. It may be
+// called concurrently.
+func (r *Router) WaitReported(ctx context.Context) {
+	p := r.main.Load().policy.Load()
+	if p == nil {
+		return
+	}
+	done := make(chan struct{})
+	p.post(func(in *inbox) { in.reported = append(in.reported, done) })
+	select {
+	case <-done:
+	case <-p.closing:
+	case <-ctx.Done():
 	}
 }
 

@@ -87,6 +87,9 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	}
 	defer p.calls.leave()
 	err = p.invoke(ctx, r, method, args, reply, opts)
+	if err != nil {
+		c.driver.awaitState(ctx, p, err)
+	}
 	c.driver.ended(p, err)
 	return err
 }

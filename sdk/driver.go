@@ -195,8 +195,8 @@ func (d *driver) observe(p *pool) connectivity.State {
 	s := p.cc.GetState()
 	if c, ok := seen(s); ok && p.verdicts.watched.Load() {
 		now := time.Now()
-		p.verdicts.told.Store(int32(s))
 		d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+		p.verdicts.told.Store(int32(s)) // once groups have moved: who sees it does not wait for that
 		switch c {
 		case failover.Up:
 			p.router.Revive(false)
@@ -230,11 +230,24 @@ func (d *driver) awaited(p *pool, now time.Time) bool {
 // suspect takes in the state of p's channel for an RPC that could not be sent, before
 // its caller tries again: callers are many, and may be quicker than who watches.
 func (d *driver) suspect(p *pool, err error) {
-	const failed = connectivity.TransientFailure
-	if p.verdicts.watched.Load() && p.verdicts.told.Load() != int32(failed) &&
-		status.Code(err) == codes.Unavailable && p.cc.GetState() == failed {
+	if d.doubtful(p, err) && p.cc.GetState() == connectivity.TransientFailure {
 		d.observe(p)
 	}
+}
+
+// awaitState gives the state of p's channel time to follow what made an RPC fail,
+// before suspect looks at it: a pick fails for an endpoint's state at once, and callers
+// at full speed would fail many times in between.
+func (d *driver) awaitState(ctx context.Context, p *pool, err error) {
+	if d.doubtful(p, err) && p.cc.GetState() != connectivity.TransientFailure {
+		p.router.WaitReported(ctx)
+	}
+}
+
+// doubtful says whether an RPC's error may mean that p is lost, and no group knows.
+func (d *driver) doubtful(p *pool, err error) bool {
+	return p.verdicts.watched.Load() && p.verdicts.told.Load() != int32(connectivity.TransientFailure) &&
+		status.Code(err) == codes.Unavailable
 }
 
 func seen(s connectivity.State) (failover.Connectivity, bool) {
