@@ -34,7 +34,7 @@ var plaintext = insecure.NewCredentials()
 
 // dial makes the client whose telemetry is looked at. It has a bit of everything; the
 // timings are a tenth of what a real program has, so that there is something to see.
-func dial(s *servers, meters metric.MeterProvider, probes *health.Registry, logger *slog.Logger) (*sdk.Client, error) {
+func dial(s *servers, config string, meters metric.MeterProvider, probes *health.Registry, logger *slog.Logger) (*sdk.Client, error) {
 	breaker, err := admission.NewBreaker(admission.BreakerOptions{
 		MinThroughput: 5, Window: 2 * time.Second, OpenFor: time.Second, SlowAfter: slowAfter,
 	})
@@ -56,6 +56,7 @@ func dial(s *servers, meters metric.MeterProvider, probes *health.Registry, logg
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.2, MaxDelay: 400 * time.Millisecond},
 			MinGap:  100 * time.Millisecond,
 		}),
+		sdk.WithConfigFile(config), // declares one more selector, "filed"
 		sdk.WithSelector(spreadSelector, selection.P2C()),
 		sdk.WithSelector(ringSelector, selection.Ketama(selection.KetamaOptions{})),
 		sdk.WithSelector(mineSelector, selection.RoundRobin()),

@@ -68,6 +68,8 @@ func kind(ctx context.Context, i int) context.Context {
 		return interceptors.WithSelector(ctx, mineSelector)
 	case 6:
 		return interceptors.WithSelector(ctx, nearSelector)
+	case 8:
+		return interceptors.WithSelector(ctx, filedSelector)
 	default:
 		return ctx
 	}

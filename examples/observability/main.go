@@ -8,7 +8,7 @@
 // connections for each server, and callers of all kinds. Faults come on a schedule,
 // again and again until it is interrupted: servers die, are slow or go silent, the
 // primary address goes down, the sharding service stops or talks nonsense, policies
-// panic. Metrics are served for Prometheus, and the pages of the client beside them.
+// panic, the configuration file is spoilt. Metrics are served for Prometheus, and the pages of the client beside them.
 //
 // It scrapes its own metrics, tells by which of them each fault can be seen, and exits
 // 0 only if all were, and if in a whole round each of Slicewire's instruments was not
@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -120,8 +121,7 @@ func (st *stage) round(ctx context.Context, faults []fault, whole bool) error {
 
 // schedule is the faults that happen, in their order.
 func (st *stage) schedule() ([]fault, error) {
-	servers, sharding, own := st.serverFaults(), st.shardingFaults(), st.ownFaults()
-	all := append(append(servers, sharding...), own...)
+	all := slices.Concat(st.serverFaults(), st.shardingFaults(), st.ownFaults(), st.configFaults())
 	if st.settings.faults == nil {
 		return all, nil
 	}

@@ -141,11 +141,10 @@ func (g sign) String() string {
 	return g.metric + "{" + strings.Join(labels, ",") + "}"
 }
 
-// unseen are the instruments of Slicewire that were 0, or absent, in all scrapes. This
-// client has its settings from code alone, and so shows nothing of a configuration.
+// unseen are the instruments of Slicewire that were 0, or absent, in all scrapes.
 func (s *scraper) unseen() (list []string) {
 	for _, i := range telemetry.Instruments() {
-		if i.Topic != "Configuration" && !slices.ContainsFunc(exported(i.Name), func(name string) bool { return s.seen[name] }) {
+		if !slices.ContainsFunc(exported(i.Name), func(name string) bool { return s.seen[name] }) {
 			list = append(list, i.Name)
 		}
 	}

@@ -24,6 +24,7 @@ const debugPath = "/debug/slicewire/"
 type stage struct {
 	settings settings
 	servers  *servers
+	config   *configFile
 	meters   *sdkmetric.MeterProvider
 	probes   *health.Registry
 	client   *sdk.Client
@@ -51,6 +52,9 @@ func newStage(ctx context.Context, s settings) (st *stage, err error) {
 	if st.servers, err = startServers(); err != nil {
 		return st, err
 	}
+	if st.config, err = newConfigFile(); err != nil {
+		return st, err
+	}
 	// This is all that it takes to have metrics in Prometheus: its exporter is a reader
 	// of OpenTelemetry's provider.
 	registry := prometheus.NewRegistry()
@@ -66,7 +70,7 @@ func newStage(ctx context.Context, s settings) (st *stage, err error) {
 	if s.log {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if st.client, err = dial(st.servers, st.meters, st.probes, logger); err != nil {
+	if st.client, err = dial(st.servers, st.config.path(), st.meters, st.probes, logger); err != nil {
 		return st, err
 	}
 	if st.listener, err = net.Listen("tcp", s.listen); err != nil {
@@ -117,6 +121,9 @@ func (st *stage) close() {
 	}
 	if st.meters != nil {
 		_ = st.meters.Shutdown(context.Background())
+	}
+	if st.config != nil {
+		st.config.remove()
 	}
 	if st.servers != nil {
 		st.servers.close()
