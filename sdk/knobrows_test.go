@@ -10,7 +10,6 @@ import (
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/balancer/selection"
 	"github.com/slicewire/slicewire/interceptors"
-	"github.com/slicewire/slicewire/sdk"
 	"github.com/slicewire/slicewire/sdk/sdktest"
 )
 
@@ -102,10 +101,6 @@ func at(target string) func(*knobWorld) bool {
 
 func in2(group, target string) func(*knobWorld) bool {
 	return func(w *knobWorld) bool { return w.goes(interceptors.WithGroup(w.plain(), group), target) }
-}
-
-func timingIs(get func(sdk.GroupConfig) time.Duration, want time.Duration) func(*knobWorld) bool {
-	return topology(func(t sdk.Topology) bool { return get(t.Groups[0]) == want })
 }
 
 var topologyKnobs = map[string]knob{
