@@ -155,7 +155,12 @@ func (r *Router) SetConnections(c Connections) error {
 		r.mu.Unlock()
 		return ErrClosed
 	}
-	r.connections.Store(c.filled())
+	next, before := c.filled(), r.connections.Load()
+	if before != nil && *next == *before {
+		r.mu.Unlock()
+		return nil
+	}
+	r.connections.Store(next)
 	routes := r.allRoutes()
 	r.mu.Unlock()
 	for _, rt := range routes {

@@ -88,6 +88,10 @@ func TestA05MissingKeyErrorSaysWhy(t *testing.T) {
 
 func TestA05OptionalKey(t *testing.T) {
 	s := newServer(t, nil)
+	again := newKey(t, header, interceptors.KeyOptional(), interceptors.KeyRequired())
+	if _, err := again.Outgoing(context.Background(), unaryMethod, nil); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("required again: %v", err)
+	}
 	for _, tt := range []struct {
 		name   string
 		opt    interceptors.KeyOption

@@ -46,7 +46,8 @@ func TestCR07BadConfigOfClient(t *testing.T) {
 		}
 	}
 	f := newConfigFile(t, good)
-	client := dialConfigured(t, f)
+	var log logBook
+	client := dialConfigured(t, f, log.option())
 	served(t, client, "default", "a")
 	n := uint64(0)
 	for reason, text := range bad {
@@ -57,6 +58,9 @@ func TestCR07BadConfigOfClient(t *testing.T) {
 			t.Errorf("after a bad edit the status is %+v, want the reason to name %q", s, reason)
 		}
 		served(t, client, "default", "a")
+	}
+	if lines := strings.Count(log.String(), "a configuration was refused"); lines != int(n) {
+		t.Errorf("%d log lines, want one for each of %d edits", lines, n)
 	}
 	f.save(good)
 	eventually(t, "no error", func() bool { return client.Status().Configuration.LastError == nil })

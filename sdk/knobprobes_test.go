@@ -60,7 +60,7 @@ type sighting struct {
 }
 
 // largeBody is more than sockets buffer.
-const largeBody = 16 << 20
+const largeBody = 8 << 20
 
 func (p *probedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == "PRI" { // gRPC, which is not known here
@@ -178,6 +178,11 @@ func checker(fields string) string {
 	return "groups:\n  - {name: default, targets: [p, q]}\nhealth: {checker: {" + fields + "}, interval: 20ms}\n"
 }
 
+// unhurried is checker for probes that take a while.
+func unhurried(fields string) string {
+	return strings.Replace(checker(fields), "interval: 20ms", "interval: 2s, timeout: 2s", 1)
+}
+
 // unhealthy says that probes of endpoints have failed.
 func unhealthy(w *knobWorld) bool {
 	return slices.ContainsFunc(w.client.Status().Targets, func(t sdk.TargetStatus) bool {
@@ -193,9 +198,9 @@ var healthKnobs = joinRows(schedules("health.", httpHealth, unhealthy), map[stri
 	"health.checker.method": {from: checker("kind: http"), to: checker("kind: http, method: HEAD"), before: askedFor("GET"), after: askedFor("HEAD")},
 	"health.checker.host":   {from: checker("kind: http"), to: checker("kind: http, host: shop.example"), before: askedFor("GET"), after: askedFor("shop.example")},
 	"health.checker.maxBody": {
-		from: checker("kind: http, path: /large, maxBody: 1024"), to: checker("kind: http, path: /large, maxBody: 67108864"),
+		from: unhurried("kind: http, path: /large, maxBody: 1024"), to: unhurried("kind: http, path: /large, maxBody: 67108864"),
 		before: func(w *knobWorld) bool {
-			return atLeast(5)(w) && probesAre(func(p *probedServer) bool { return p.complete == 0 })(w)
+			return atLeast(2)(w) && probesAre(func(p *probedServer) bool { return p.complete == 0 })(w)
 		},
 		after: probesAre(func(p *probedServer) bool { return p.complete > 0 }),
 	},

@@ -170,10 +170,6 @@ func says(name string, want selection.Policy) func(*knobWorld) bool {
 	}
 }
 
-func topology(is func(sdk.Topology) bool) func(*knobWorld) bool {
-	return func(w *knobWorld) bool { return is(w.client.Topology()) }
-}
-
 // TestEveryKnob: every key of the configuration is changed by a reload, and the effect
 // is seen. A key without a row fails.
 func TestEveryKnob(t *testing.T) {
