@@ -37,6 +37,9 @@ const (
 
 // take uses ep if it is READY.
 func (a *attempt) take(ep *endpoint) taking {
+	if a.wish.look != nil {
+		return a.wish.look.take(ep)
+	}
 	var t taking
 	a.result, t = ep.take(a.info)
 	switch t {
@@ -355,6 +358,8 @@ type wish struct {
 	// that is ready or connecting is then reason enough to ask no more (field case
 	// PF-05: one RPC, one connection).
 	queued bool
+	// look is set where nobody picks and somebody asks: nothing is done then.
+	look *look
 }
 
 // ask requests a connection to ep, at most one for each Pick.
@@ -363,5 +368,7 @@ func (p *picker) ask(ep *endpoint, w *wish) {
 		return
 	}
 	w.asked = ep
-	p.policy.requestConnection(ep)
+	if w.look == nil {
+		p.policy.requestConnection(ep)
+	}
 }

@@ -32,6 +32,7 @@ type childConn struct {
 
 	state  lb.State
 	ready  *readyConn // while READY
+	last   lb.SubConn // the one of the newest connection
 	since  time.Time  // when it was READY first after it was not connected, else zero
 	closed bool
 	// leaving is why it gets no new picks, inUse while it does.
@@ -86,6 +87,11 @@ func (c *childConn) UpdateState(s lb.State) {
 	switch s.ConnectivityState {
 	case connectivity.Ready:
 		c.ready = &readyConn{sc, c}
+		if sc != c.last && !c.since.IsZero() { // its address has changed
+			c.disconnected(closedRemoved)
+			c.window.Store(0)
+		}
+		c.last = sc
 		c.connected()
 	case connectivity.Idle:
 		c.disconnected(closedLost)

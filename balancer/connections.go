@@ -32,7 +32,7 @@ type Connections struct {
 	// MaxAge replaces a connection that is so old, give or take 10%, so that clients
 	// spread anew over what is behind an L4 load balancer. The new one is READY before
 	// the old one drains, and of an endpoint one is replaced at a time. At least 100
-	// ms. Default 0: never.
+	// ms and at most 10 years. Default 0: never.
 	MaxAge time.Duration
 	// MinReady is how many endpoints of the channel are kept connected without any
 	// RPC, the first ones in the resolver's order that can be, so that a standby is
@@ -63,6 +63,7 @@ const (
 	defaultWindow         = 10 * time.Second
 	maxConnections        = 1000
 	minAge                = 100 * time.Millisecond
+	maxAge                = 10 * 365 * 24 * time.Hour
 	maxWindow             = time.Hour
 	windowGrowth          = 16
 )
@@ -107,6 +108,9 @@ func (c Connections) Validate() error {
 	}
 	if a := c.MaxAge; a > 0 && a < minAge {
 		fault("MaxAge is %v; at least %v is allowed", a, minAge)
+	}
+	if a := c.MaxAge; a > maxAge { // more of it would not hold 10% more
+		fault("MaxAge is %v; at most %v is allowed, and 0 is never", a, maxAge)
 	}
 	if w := c.Unresponsive.Window; w > maxWindow {
 		fault("Unresponsive.Window is %v; at most %v is allowed", w, maxWindow)

@@ -3,6 +3,7 @@ package balancer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -34,6 +35,7 @@ func TestConnectionsValidate(t *testing.T) {
 		"at most 1000":       {Max: 1001},
 		"1h0m0s":             {Unresponsive: Unresponsive{Window: 2 * time.Hour}},
 		"100ms":              {MaxAge: time.Millisecond},
+		"87600h":             {MaxAge: math.MaxInt64},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v", c, err)

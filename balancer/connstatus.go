@@ -23,7 +23,7 @@ type ConnectionCounts struct {
 	Opened uint64
 	// Closed counts those that have ended, by reason: "scale_down" (too few RPCs, or
 	// settings that allow fewer), "max_age", "unresponsive", "removed" (its endpoint
-	// has left, or the channel was closed or idle), "lost" (not our doing).
+	// or its address has left, or the channel was closed or idle), "lost" (not our doing).
 	Closed map[string]uint64
 	// ScaledUp counts connections that were opened, or used again, because all others
 	// were full, ScaledDown those that began to drain, Reused those of them that were

@@ -20,7 +20,7 @@ func (p *picker) direct(a *attempt) (*callinfo.Wait, error) {
 	table := p.ready.Load()
 	switch {
 	case table == nil:
-		p.policy.wantAll()
+		p.wantAll(a)
 		return waitAnyConnection, lb.ErrNoSubConnAvailable
 	case table.Len() == 0:
 		return p.none(a)
@@ -65,7 +65,7 @@ func (p *picker) choose(a *attempt, policy *selection.Policy, table *selection.T
 		policy = instead(policy)
 	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
-	state := &a.slot.selector.state
+	state := a.state()
 	custom := policy.Kind() == selection.KindCustom
 	worst := level(p.worst.Load())
 	// After so many refusals the rest is scanned in order.
@@ -151,7 +151,7 @@ func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *s
 		return -1, nil // there is nothing to choose, and no policy is asked
 	}
 	s := a.slot.selector
-	i, panicked := ask(policy, view, call, &s.state)
+	i, panicked := ask(policy, view, call, a.state())
 	var what string
 	var count *atomic.Uint64
 	switch {
@@ -164,10 +164,10 @@ func (a *attempt) custom(policy *selection.Policy, view *selection.View, call *s
 	default:
 		return i, nil
 	}
-	s.report(count, policy, what)
+	a.report(count, policy, what)
 	if s.router.live.Load().badResultsUseP2C {
 		p2c := selection.P2C()
-		return p2c.Choose(view, call, &s.state), nil
+		return p2c.Choose(view, call, a.state()), nil
 	}
 	return 0, a.badResult(policy, what)
 }

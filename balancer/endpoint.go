@@ -197,7 +197,7 @@ func (ep *endpoint) leaves(p *policy) {
 	var w work
 	pl.mu.Lock()
 	for _, c := range pl.conns {
-		if c.leaving == inUse && c.ready == nil && len(pl.conns)-len(w.stop) > 1 {
+		if c.leaving == inUse && c.ready == nil && len(pl.conns) > 1 {
 			pl.stop(c, closedRemoved, &w)
 		}
 	}

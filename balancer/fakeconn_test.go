@@ -90,11 +90,13 @@ type fakeSubConn struct {
 	addr   string
 	listen func(lb.SubConnState)
 	shut   atomic.Bool
+	ready  atomic.Bool // as it was told last
 }
 
 func (s *fakeSubConn) tell(state connectivity.State) {
 	s.conn.later(func() {
 		if !s.shut.Load() {
+			s.ready.Store(state == connectivity.Ready)
 			s.listen(lb.SubConnState{ConnectivityState: state})
 		}
 	})
@@ -110,7 +112,7 @@ func (s *fakeSubConn) Connect() {
 
 func (s *fakeSubConn) RegisterHealthListener(f func(lb.SubConnState)) {
 	s.conn.later(func() {
-		if !s.shut.Load() {
+		if !s.shut.Load() && s.ready.Load() { // gRPC forgets the listener of what is not
 			f(lb.SubConnState{ConnectivityState: connectivity.Ready})
 		}
 	})

@@ -17,6 +17,7 @@ type inbox struct {
 	connections   bool              // the settings of connections have changed
 	options       bool              // so have other ones
 	guards        bool              // so has who admits
+	reported      []chan<- struct{} // closed once the channel's state is what endpoints have told
 	again         bool              // admission may have changed its mind
 	selection     bool              // a selector has another policy or other data
 	retired       bool              // RetireTimeout is over for some endpoint

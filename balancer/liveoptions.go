@@ -87,7 +87,7 @@ func sameAdmission(a, b admission.Admission) bool {
 func (p *policy) applyOptions(guards bool) {
 	if guards {
 		for _, ep := range p.view.endpoints {
-			ep.admitBy(p.route.router.live.Load().admission)
+			ep.admitBy(p.route.router.live.Load().admission, p.route.router)
 		}
 		p.replan()
 	}
@@ -100,13 +100,13 @@ func (p *policy) applyOptions(guards bool) {
 	p.useful = true
 }
 
-// admitBy has a, which may be nil, admit attempts.
-func (ep *endpoint) admitBy(a admission.Admission) {
+// admitBy has a, which may be nil, admit attempts. r is told of a breaker's edges.
+func (ep *endpoint) admitBy(a admission.Admission, r *Router) {
 	if a == nil {
 		ep.guard.Store(nil)
 		return
 	}
-	g := a.Guard(ep.name)
+	g := r.guardOf(a, ep.name)
 	ep.guard.Store(&g)
 }
 

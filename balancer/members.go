@@ -16,7 +16,7 @@ import (
 // addEndpoint makes an endpoint that has just appeared.
 func (p *policy) addEndpoint(name string) *endpoint {
 	ep := newEndpoint(name)
-	ep.admitBy(p.route.router.live.Load().admission)
+	ep.admitBy(p.route.router.live.Load().admission, p.route.router)
 	ep.pool.limits = p.limits()
 	p.counts[ep.counted]++
 	return ep

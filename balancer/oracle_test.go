@@ -186,7 +186,7 @@ func stillPicker(pub *published) *picker {
 func stillRoute(policy selection.Policy) *route {
 	r := &Router{options: RouterOptions{Logger: slog.New(slog.DiscardHandler)}, gate: processGate.gate}
 	r.disabled.Store(&map[string]Disabled{})
-	s := &Selector{name: DefaultSelector, router: r, rule: &rule{generation: 1, policy: policy}}
+	s := &Selector{name: DefaultSelector, router: r, counts: new(counters), rule: &rule{generation: 1, policy: policy}}
 	r.selectors = []*Selector{s}
 	rt := &route{router: r}
 	rt.slots.Store(&slotTable{main: newSlot(s, rt)})
@@ -196,7 +196,7 @@ func stillRoute(policy selection.Policy) *route {
 }
 
 // counts are those of the default selector.
-func (p *picker) counts() *counters { return &p.cur.Load().route.slots.Load().main.selector.counts }
+func (p *picker) counts() *counters { return p.cur.Load().route.slots.Load().main.selector.counts }
 
 // asked returns and forgets who was asked to connect.
 func (p *picker) takeAsked() []*endpoint {
@@ -273,6 +273,7 @@ func TestPickAgreesWithSeed(t *testing.T) {
 				}
 				seen[got] = true
 			}
+			agrees(t, p, string(key), possible)
 			for _, want := range possible {
 				if !seen[want] {
 					t.Errorf("world %d, %v %+v, key %x: never saw %+v", world, o.states, o.slices, key, want)

@@ -20,7 +20,7 @@ func (p *picker) ordered(a *attempt) (*callinfo.Wait, error) {
 		a.mayHaveKey()
 	}
 	if p.ready.Load() == nil && !policy.WaitsForFirst() {
-		p.policy.wantAll() // the others are passed over only once all were asked to connect
+		p.wantAll(a) // the others are passed over only once all were asked to connect
 	}
 	call := selection.Call{Context: a.info.Ctx, Method: a.info.FullMethodName, Key: a.key, HasKey: a.has}
 	if a.passed.rule == f {
@@ -162,7 +162,7 @@ func (a *attempt) customNext(f *inForce, call *selection.Call, cursor selection.
 	if panicked != nil {
 		what, count = fmt.Sprintf("it panicked: %v", panicked), &s.bad.panicked
 	}
-	s.report(count, policy, what)
+	a.report(count, policy, what)
 	return 0, next, a.badResult(policy, what)
 }
 

@@ -3,6 +3,7 @@ package balancer
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,13 @@ type picker struct {
 // Pick sends an attempt where the call's selector says.
 func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 	call := callinfo.From(info.Ctx)
+	if call.Measured() {
+		return p.measured(info, call)
+	}
+	return p.unmeasured(info, call)
+}
+
+func (p *picker) unmeasured(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, error) {
 	c := p.plan.Load()
 	if !unnamed(call) {
 		c = p.planFor(call)
@@ -80,14 +88,18 @@ func (p *picker) Pick(info lb.PickInfo) (lb.PickResult, error) {
 func (p *picker) inFull(info lb.PickInfo, call *callinfo.Call) (lb.PickResult, error) {
 	var a attempt // set in place: it is large
 	a.pub, a.call, a.info = p.cur.Load(), call, info
-	return p.looks(&a)
+	res, err := p.looks(&a)
+	runtime.KeepAlive(a.slot) // see removedCounts
+	return res, err
 }
 
 // goOn is inFull for a pick that has passed over a candidate.
 func (p *picker) goOn(info lb.PickInfo, call *callinfo.Call, passed passed) (lb.PickResult, error) {
 	var a attempt
 	a.pub, a.call, a.info, a.passed = p.cur.Load(), call, info, passed
-	return p.looks(&a)
+	res, err := p.looks(&a)
+	runtime.KeepAlive(a.slot) // see removedCounts
+	return res, err
 }
 
 // looks is a pick with all that may be: if nothing is found it says so, and looks
@@ -144,6 +156,8 @@ type attempt struct {
 
 	// What choosing came to:
 	result lb.PickResult // when chosen
+	slice  int           // of the key, where one was looked up, and one more
+	why    string        // for fallback
 	first  *endpoint     // where the scan began, when failing; one that was refused
 	err    error         // when the result is bad
 }
@@ -152,10 +166,13 @@ type attempt struct {
 var nobodys counters
 
 func (a *attempt) counts() *counters {
-	if a.slot == nil {
+	switch {
+	case a.wish.look != nil:
+		return a.wish.look.counts
+	case a.slot == nil:
 		return &nobodys
 	}
-	return &a.slot.selector.counts
+	return a.slot.selector.counts
 }
 
 // settled notes that the call waits no more.
@@ -174,6 +191,12 @@ func (p *picker) pick(a *attempt) (*callinfo.Wait, error) {
 			return nil, err
 		}
 	}
+	return p.within(a)
+}
+
+// within is pick once the selector is known.
+func (p *picker) within(a *attempt) (*callinfo.Wait, error) {
+	pub := a.pub
 	if pub.fail != nil {
 		return nil, pub.fail
 	}
@@ -227,6 +250,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	case assignment.Assigned:
 	case assignment.Failed:
 		if pub.config.EnableFallback {
+			a.why = noAssignment.String()
 			return p.anywhere(a, &a.counts().fallbacks[noAssignment], inFallback)
 		}
 		return nil, pub.err
@@ -235,6 +259,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	}
 
 	slice := pub.slices.Index.Find(a.key)
+	a.slice = slice + 1
 	owners := pub.slices.Owners(slice)
 	found := p.amongOwners(a, owners)
 	switch found {
@@ -252,6 +277,7 @@ func (p *picker) sliced(a *attempt) (*callinfo.Wait, error) {
 	// unknown to the resolver, or there are none (A119: the slice is in fallback).
 	reason := fallbackReason(pub.slices.Kind(slice), found)
 	if pub.config.EnableFallback && (reason != serverEmpty || pub.config.Revision == assignment.Revision202608) {
+		a.why = reason.String()
 		return p.anywhere(a, &a.counts().fallbacks[reason], inFallback)
 	}
 	if found == nobody {
@@ -264,6 +290,9 @@ const inFallback = "in fallback"
 
 // anywhere chooses among all endpoints (A119: no subsetting) and counts.
 func (p *picker) anywhere(a *attempt, count *atomic.Uint64, why string) (*callinfo.Wait, error) {
+	if a.wish.look != nil {
+		a.wish.look.anywhere = count
+	}
 	switch p.amongAll(a) {
 	case chosen:
 		count.Add(1)
@@ -291,12 +320,14 @@ func (p *picker) delegate(a *attempt, ep *endpoint, why string, wait *callinfo.W
 		return nil, fmt.Errorf("slicewire: target %q: %s; endpoint %q fails its health checks", pub.target, why, ep.name)
 	}
 	s := ep.cur.Load()
-	if s.picker == nil {
+	if s.picker == nil || a.wish.look != nil && s.connectivity != connectivity.TransientFailure {
 		return wait, lb.ErrNoSubConnAvailable
 	}
 	var err error
 	a.result, err = s.picker.Pick(a.info)
 	switch {
+	case err == nil && a.wish.look != nil:
+		return wait, lb.ErrNoSubConnAvailable
 	case err == nil:
 		if !ep.send(a.info, &a.result) {
 			return nil, p.refusedError(a, ep)
@@ -324,7 +355,9 @@ func (p *picker) refusedError(a *attempt, ep *endpoint) error {
 	if g := ep.guard.Load(); g != nil {
 		wait = (*g).RetryAfter()
 	}
-	p.policy.wakeAfter(wait)
+	if a.wish.look == nil {
+		p.policy.wakeAfter(wait)
+	}
 	return fmt.Errorf("slicewire: target %q: selector %q: admission refused every candidate; endpoint %q may be asked again in %v",
 		a.pub.target, a.slot.selector.name, ep.name, wait.Round(time.Millisecond))
 }

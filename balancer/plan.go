@@ -140,13 +140,13 @@ func (p *picker) byChoice(info lb.PickInfo, call *callinfo.Call, c *plan) (lb.Pi
 	if ep.level(call) <= level(p.worst.Load()) {
 		res, t := ep.take(info)
 		if t == taken {
-			c.selector.counts.sent(call, ep)
+			c.selector.sent(call, ep)
 			settled(call)
 			return res, nil
 		}
 		switch t {
 		case notAdmitted:
-			c.selector.counts.refused.Add(1)
+			c.selector.refused()
 		case isFull: // which may mean to wait for it
 			return p.inFull(info, call)
 		}
@@ -172,7 +172,7 @@ func (p *picker) byOrder(info lb.PickInfo, call *callinfo.Call, c *plan) (lb.Pic
 	if ep := c.members[i]; ep.guard.Load() == nil && ep.level(call) <= level(p.worst.Load()) {
 		switch res, t := ep.take(info); t {
 		case taken:
-			c.selector.counts.sent(call, ep)
+			c.selector.sent(call, ep)
 			settled(call)
 			return res, nil
 		case isFull: // its keys stay with it

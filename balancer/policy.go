@@ -224,6 +224,9 @@ func (p *policy) run() {
 		p.storeReady()
 		p.keepReady()
 		p.report()
+		for _, done := range in.reported {
+			close(done)
+		}
 	}
 }
 

@@ -27,7 +27,6 @@ func (p *policy) renew(ep *endpoint, ready []*childConn, now time.Time, w *work)
 		if u := c.watch.Load(); u == nil {
 			c.suspect.Store(false)
 		} else if c.suspect.Load() {
-			c.totals().unresponsive.Add(1)
 			p.open(ep, c, closedUnresponsive, w)
 			c.heir.window.Store(c.nextWindow(u))
 			continue
@@ -70,6 +69,7 @@ func (c *childConn) heard(u *Unresponsive, began time.Time, info lb.DoneInfo) {
 		c.answered.Store(now)
 		if c.deadlines.Load() != 0 {
 			c.deadlines.Store(0)
+			c.suspect.Store(false) // if its heir is lost, there need not be another one
 		}
 		if c.window.Load() != 0 {
 			c.window.Store(0)
@@ -83,6 +83,7 @@ func (c *childConn) heard(u *Unresponsive, began time.Time, info lb.DoneInfo) {
 	}
 	window := max(int64(u.Window), c.window.Load())
 	if c.deadlines.Add(1) >= int64(u.Deadlines) && now-answered >= window && c.suspect.CompareAndSwap(false, true) {
+		c.totals().unresponsive.Add(1)
 		c.endpoint.wish(c.policy, tick)
 	}
 }

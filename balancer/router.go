@@ -48,6 +48,8 @@ type RouterOptions struct {
 	// Admission is asked whether an endpoint may take an attempt, after a policy
 	// chose it. Nil admits all.
 	Admission admission.Admission
+	// Observer is told what happens and is not in Status. Nil: nobody is told.
+	Observer Observer
 	// RefuseUnknownSelectors fails RPCs that name a selector the Router does not
 	// have. Off, the default selector routes them. They are counted and logged
 	// either way.
@@ -104,6 +106,7 @@ type Router struct {
 	// connections are the settings with their defaults, nil for the default ones:
 	// stored under mu.
 	connections      atomic.Pointer[Connections]
+	revived          atomic.Bool // see Revive
 	connectionTotals connectionTotals
 
 	// main is the route that outlives its policy: stored under mu.
@@ -114,7 +117,7 @@ type Router struct {
 	closed bool
 	// selectors, the default one first, and what removed ones had counted.
 	selectors []*Selector
-	removed   counters
+	removed   removedCounts
 	// removing are the selectors whose builds have to end yet: added to under mu.
 	removing sync.WaitGroup
 
@@ -136,6 +139,9 @@ func NewRouter(o RouterOptions) *Router {
 	o.Assignment.Logger = o.Logger
 	o.Assignment.Gate = o.Gate.gate
 	r := &Router{options: o, gate: o.Gate.gate, others: make(map[*route]struct{})}
+	if o.Observer != nil {
+		r.options.Assignment.Observer = updates{r}
+	}
 	r.live.Store(o.live())
 	r.disabled.Store(&map[string]Disabled{})
 	if err := o.Connections.Validate(); err != nil {
@@ -143,7 +149,7 @@ func NewRouter(o RouterOptions) *Router {
 	} else {
 		r.connections.Store(o.Connections.filled())
 	}
-	r.selectors = []*Selector{{name: DefaultSelector, router: r}}
+	r.selectors = []*Selector{{name: DefaultSelector, router: r, counts: new(counters)}}
 	if o.OnReassigned != nil {
 		r.moves = newMoves(o.OnReassigned)
 	}
@@ -194,6 +200,9 @@ func (r *Router) release(rt *route) {
 	}
 	r.assignmentChanged(r.main.Load())
 }
+
+// Health is the registry in force, nil where nobody probes.
+func (r *Router) Health() *health.Registry { return r.live.Load().health }
 
 func (r *Router) defaultSelector() *Selector {
 	r.mu.Lock()
@@ -277,6 +286,20 @@ func (r *Router) PolicyOf(ctx context.Context) selection.Policy {
 		return r.Config().defaultPolicy()
 	}
 	return rule.policy
+}
+
+// Awake says whether gRPC runs an LB policy on the Router: it does not while the channel
+// is idle, and the next RPC waits for the name resolver.
+func (r *Router) Awake() bool { return r.main.Load().policy.Load() != nil }
+
+// SelectorOf is the name of the selector that an RPC with ctx goes by: the one that it
+// names if there is one, else the default one.
+func (r *Router) SelectorOf(ctx context.Context) string {
+	slots := r.main.Load().slots.Load()
+	if sl := slots.of(callinfo.From(ctx)); sl != nil {
+		return sl.selector.name
+	}
+	return slots.main.selector.name
 }
 
 // Readiness says how far a client is.

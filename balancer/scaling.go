@@ -76,7 +76,7 @@ func (pl *pool) shed(n int, w *work) int {
 // another at once.
 func (pl *pool) needed(pending, use int, now time.Time) int {
 	if use <= pl.limits.Min {
-		pl.sampled, pl.nextSample = 0, time.Time{}
+		pl.rest()
 		return use
 	}
 	step := max(pl.limits.ScaleDownAfter/samplesKept, time.Millisecond)
@@ -99,3 +99,6 @@ func (pl *pool) needed(pending, use int, now time.Time) int {
 	}
 	return need
 }
+
+// rest takes no samples until there is something to scale down again.
+func (pl *pool) rest() { pl.sampled, pl.nextSample = 0, time.Time{} }

@@ -83,7 +83,8 @@ func (s *Selector) SelectWith(key string, limit int, accept func(Candidate) bool
 		failed.Cause = err
 		return Candidate{}, failed
 	}
-	for c := range w {
+	for ep := range w {
+		c := ep.candidate()
 		if limit > 0 && failed.Tried == limit {
 			failed.Capped = true
 			break
@@ -113,61 +114,68 @@ func (s *Selector) Order(key string) iter.Seq[Candidate] {
 	if err != nil {
 		return func(func(Candidate) bool) {}
 	}
-	return w
-}
-
-// walk is one selection: it loads what is in force once (seed 001, request
-// flow 2).
-func (s *Selector) walk(key string) (iter.Seq[Candidate], error) {
-	rt := s.router.main.Load()
-	pub, p := rt.current.Load(), rt.policy.Load()
-	slot := rt.slots.Load().find(s)
-	switch {
-	case slot == nil:
-		return nil, ErrNoSelector
-	case pub == nil || p == nil:
-		return nil, errors.New("the channel is idle or the name resolver has not answered")
-	case pub.fail != nil:
-		return nil, pub.fail
-	}
-	f := slot.cur.Load()
-	if f == nil {
-		return nil, errors.New("its first data is not built yet")
-	}
-	call := selection.Call{Key: key, HasKey: true}
-	switch policy := f.rule.policy; {
-	case policy.Kind() == selection.KindSliced:
-		if pub.phase != assignment.Assigned {
-			return nil, errors.New("there is no assignment")
-		}
-		return ownersOf(pub, key), nil
-	case policy.Built():
-		return inOrder(f, &call), nil
-	}
-	return s.byChoice(f, p.picker.ready.Load(), pub.view, &call), nil
-}
-
-func (ep *endpoint) candidate() Candidate {
-	return Candidate{ep.name, ep.member.Info().Address, ep.cur.Load().connectivity, ep.flags.Load()&barred == 0, ep.member.Pending()}
-}
-
-func ownersOf(pub *published, key string) iter.Seq[Candidate] {
-	owners := pub.slices.Owners(pub.slices.Index.Find(key))
 	return func(yield func(Candidate) bool) {
-		if len(owners) == 0 {
-			return
-		}
-		start := int(rand.Uint32N(uint32(len(owners))))
-		for i := range owners {
-			if ep := pub.owners[owners[(start+i)%len(owners)]]; ep != nil && !yield(ep.candidate()) {
+		for ep := range w {
+			if !yield(ep.candidate()) {
 				return
 			}
 		}
 	}
 }
 
-func inOrder(f *inForce, call *selection.Call) iter.Seq[Candidate] {
-	return func(yield func(Candidate) bool) {
+// walk is one selection: it loads what is in force once (seed 001, request
+// flow 2).
+func (s *Selector) walk(key string) (iter.Seq[*endpoint], error) {
+	l, err := s.looking(key)
+	if err != nil {
+		return nil, err
+	}
+	return l.order()
+}
+
+// order is the candidates of a look.
+func (l *look) order() (iter.Seq[*endpoint], error) {
+	pub, f := l.pub, l.inForce
+	switch {
+	case pub.fail != nil:
+		return nil, pub.fail
+	case f == nil:
+		return nil, errors.New("its first data is not built yet")
+	}
+	call := selection.Call{Key: l.call.Key, HasKey: true}
+	switch policy := f.rule.policy; {
+	case policy.Kind() == selection.KindSliced:
+		if pub.phase != assignment.Assigned {
+			return nil, errors.New("there is no assignment")
+		}
+		return ownersOf(pub, l.call.Key), nil
+	case policy.Built():
+		return inOrder(f, &call), nil
+	}
+	return l.byChoice(&call), nil
+}
+
+func (ep *endpoint) candidate() Candidate {
+	return Candidate{ep.name, ep.member.Info().Address, ep.cur.Load().connectivity, ep.flags.Load()&barred == 0, ep.member.Pending()}
+}
+
+func ownersOf(pub *published, key string) iter.Seq[*endpoint] {
+	owners := pub.slices.Owners(pub.slices.Index.Find(key))
+	return func(yield func(*endpoint) bool) {
+		if len(owners) == 0 {
+			return
+		}
+		start := int(rand.Uint32N(uint32(len(owners))))
+		for i := range owners {
+			if ep := pub.owners[owners[(start+i)%len(owners)]]; ep != nil && !yield(ep) {
+				return
+			}
+		}
+	}
+}
+
+func inOrder(f *inForce, call *selection.Call) iter.Seq[*endpoint] {
+	return func(yield func(*endpoint) bool) {
 		seen := make(map[int]bool, len(f.members))
 		var cursor selection.Cursor
 		for draws := 0; len(seen) < len(f.members) && draws < 4*len(f.members)+16; draws++ {
@@ -180,31 +188,32 @@ func inOrder(f *inForce, call *selection.Call) iter.Seq[Candidate] {
 				continue
 			}
 			seen[i] = true
-			if !yield(f.members[i].candidate()) {
+			if !yield(f.members[i]) {
 				return
 			}
 		}
 	}
 }
 
-func (s *Selector) byChoice(f *inForce, ready *selection.Table, all *view, call *selection.Call) iter.Seq[Candidate] {
-	return func(yield func(Candidate) bool) {
+func (l *look) byChoice(call *selection.Call) iter.Seq[*endpoint] {
+	return func(yield func(*endpoint) bool) {
+		all := l.pub.view
 		seen := make(map[*endpoint]bool, len(all.endpoints))
-		v := selection.ViewOf(ready)
+		v := selection.ViewOf(l.ready)
 		for v.Available() > 0 {
-			i, panicked := ask(&f.rule.policy, &v, call, &s.state)
+			i, panicked := ask(&l.inForce.rule.policy, &v, call, l.state)
 			if panicked != nil || i < 0 || i >= v.Len() || v.Excluded(i) {
 				break
 			}
 			ep := v.Member(i).Handle().(*endpoint)
 			seen[ep] = true
-			if !yield(ep.candidate()) {
+			if !yield(ep) {
 				return
 			}
 			v.Exclude(i)
 		}
 		for _, ep := range all.endpoints {
-			if !seen[ep] && !yield(ep.candidate()) {
+			if !seen[ep] && !yield(ep) {
 				return
 			}
 		}

@@ -51,7 +51,8 @@ type Selector struct {
 	handle unique.Handle[string]
 	router *Router
 
-	counts counters
+	// counts is apart, because it outlives a removed selector: see removedCounts.
+	counts *counters
 	// state is what its policies share: cursors (seed row S-10).
 	state selection.State
 	bad   badResults
@@ -129,6 +130,21 @@ func (p Publication) Wait(ctx context.Context) error {
 // error says what is wrong with p, or is ErrClosed or ErrSingleEndpoint; then
 // nothing changes.
 func (s *Selector) Publish(p selection.Policy, source Source) (Publication, error) {
+	pub, err := s.publish(p, source)
+	e := PolicyPublication{Selector: s.name, Policy: p.Kind().String(), Rule: p.String(), Source: source, Generation: pub.Generation, Err: err}
+	switch {
+	case errors.Is(err, ErrClosed):
+		return pub, err
+	case err != nil:
+		e.Result = Refused
+	case !pub.Changed:
+		e.Result = Unchanged
+	}
+	s.router.tell(e)
+	return pub, err
+}
+
+func (s *Selector) publish(p selection.Policy, source Source) (Publication, error) {
 	if source >= sources {
 		return Publication{}, fmt.Errorf("slicewire: selector %q: %v is not a source of policies; allowed are %v", s.name, source, sourceNames)
 	}
@@ -162,7 +178,7 @@ func (s *Selector) Publish(p selection.Policy, source Source) (Publication, erro
 	s.router.mu.Unlock()
 	s.router.options.Logger.Info("a selection policy was published",
 		slog.String("selector", s.name), slog.String("policy", p.String()),
-		slog.Uint64("generation", r.generation), slog.String("source", source.String()))
+		slog.Uint64("generation", r.generation), slog.String("source", source.String()), slog.String("result", Published.String()))
 	for _, rt := range routes {
 		rt.wakeUp()
 	}

@@ -56,7 +56,7 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		r.mu.Unlock()
 		return nil, fmt.Errorf("slicewire: selector %q: %w", name, ErrSelectorExists)
 	}
-	s := &Selector{name: name, handle: handle, router: r}
+	s := &Selector{name: name, handle: handle, router: r, counts: new(counters)}
 	s.rule = &rule{generation: 1, policy: p, source: source, at: time.Now()}
 	s.say(p, source)
 	s.history = []PublicationStatus{{1, p.String(), source, s.rule.at}}
@@ -69,6 +69,9 @@ func (r *Router) AddSelector(name string, p selection.Policy, source Source) (*S
 		rt.replan(slot) // what the policy stored meanwhile it stored for those in the table
 	}
 	r.mu.Unlock()
+	r.tell(PolicyPublication{Selector: name, Policy: p.Kind().String(), Rule: p.String(), Source: source, Generation: 1})
+	r.options.Logger.Debug("a selector was declared", slog.String("selector", name), slog.String("policy", p.String()),
+		slog.Uint64("generation", 1), slog.String("source", source.String()), slog.String("result", Published.String()))
 	for _, rt := range r.routes() {
 		rt.wakeUp()
 	}
@@ -117,7 +120,7 @@ func (r *Router) remove(s *Selector) (gone []*slot) {
 		gone = append(gone, t.find(s))
 		rt.slots.Store(&slotTable{t.main, slices.DeleteFunc(slices.Clone(t.named), func(sl *slot) bool { return sl.selector == s })})
 	}
-	r.removed.add(&s.counts)
+	r.removed.keep(r, s)
 	s.closed = true
 	return gone
 }

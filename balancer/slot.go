@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unique"
 
 	"github.com/slicewire/slicewire/balancer/selection"
@@ -115,6 +116,7 @@ func (sl *slot) apply() {
 		if sl.pipeline == nil {
 			sl.pipeline = rebuild.New(sl.route.router.gate, rebuild.Options[selection.Order]{
 				OnError: sl.buildFailed,
+				OnBuilt: sl.buildEnded,
 				Bytes:   orderBytes,
 			}, sl.build, sl.publish)
 		}
@@ -170,14 +172,34 @@ func (sl *slot) publish(in buildInput, o selection.Order) {
 	}
 }
 
+// builds is the kind of the policy that the build which began last was for. Called
+// under mu.
+func (sl *slot) builds() string {
+	if sl.building == nil {
+		return ""
+	}
+	return sl.building.policy.Kind().String()
+}
+
+func (sl *slot) buildEnded(queue, build time.Duration) {
+	sl.mu.Lock()
+	kind := sl.builds()
+	sl.mu.Unlock()
+	sl.route.router.tell(SelectorBuild{Selector: sl.selector.name, Policy: kind, Queue: queue, Build: build})
+	sl.route.router.options.Logger.Debug("the data of a selector was built", slog.String("selector", sl.selector.name), slog.String("policy", kind),
+		slog.String("result", Published.String()), slog.Duration("queue", queue), slog.Duration("build", build))
+}
+
 func (sl *slot) buildFailed(err error) {
 	sl.mu.Lock()
 	if sl.building == sl.rule { // else it is no news any more
 		sl.lastErr = err
 	}
+	kind := sl.builds()
 	sl.mu.Unlock()
+	sl.route.router.tell(SelectorBuild{Selector: sl.selector.name, Policy: kind, Err: err})
 	sl.route.router.options.Logger.Warn("the data of a selector could not be built; what was in force stays",
-		slog.String("selector", sl.selector.name), slog.Any("error", err))
+		slog.String("selector", sl.selector.name), slog.String("policy", kind), slog.String("result", Refused.String()), slog.Any("error", err))
 	sl.route.wakeUp()
 	sl.route.router.changes.send()
 }

@@ -103,6 +103,9 @@ func (s *spread) free() *readyConn {
 // waits says whether an RPC that finds all connections full is to wait for another
 // one, and asks for that if need be.
 func (s *spread) waits() bool {
+	if g := s.endpoint.guard.Load(); g != nil && (*g).RetryAfter() > 0 {
+		return false // it is refused here, and goes to another endpoint at once
+	}
 	if s.room {
 		s.endpoint.wish(s.policy, grow) // the policy answers by publishing anew
 		return len(s.ready) <= looks    // else a place may be free after all
@@ -116,4 +119,18 @@ func (s *spread) waits() bool {
 	}
 	s.policy.wakeAfter(left)
 	return true
+}
+
+// holds says whether a pick that comes now would find the connections full and wait.
+// It asks for nothing and reserves nothing.
+func (s *spread) holds() bool {
+	for _, c := range s.ready {
+		if s.full == 0 || c.conn.active.Load() < s.full {
+			return false
+		}
+	}
+	if s.room {
+		return len(s.ready) <= looks
+	}
+	return !s.until.IsZero() && time.Until(s.until) > 0
 }

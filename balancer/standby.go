@@ -1,10 +1,45 @@
 package balancer
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
 )
+
+// Revive keeps one endpoint connected without any RPC, as if MinReady were at least
+// 1, until it is told not to. It is for who sends no RPC to a target that has failed
+// and would never learn that it works again. It may be called concurrently.
+func (r *Router) Revive(on bool) {
+	if r.revived.Swap(on) == on || !on {
+		return
+	}
+	r.mu.Lock()
+	routes := r.allRoutes()
+	r.mu.Unlock()
+	for _, rt := range routes {
+		if p := rt.policy.Load(); p != nil {
+			p.post(func(*inbox) {})
+		}
+	}
+}
+
+// WaitReported waits until the channel's state is what its endpoints have told so
+// far, or for ctx: picks may fail for an endpoint's state before it is. It may be
+// called concurrently.
+func (r *Router) WaitReported(ctx context.Context) {
+	p := r.main.Load().policy.Load()
+	if p == nil {
+		return
+	}
+	done := make(chan struct{})
+	p.post(func(in *inbox) { in.reported = append(in.reported, done) })
+	select {
+	case <-done:
+	case <-p.closing:
+	case <-ctx.Done():
+	}
+}
 
 // keepReady connects endpoints until MinReady of them are READY or on the way, the
 // first in the resolver's order (row G-34). One that fails does not count, so
@@ -12,6 +47,9 @@ import (
 // last one that is needed, which is nearly always among the first.
 func (p *policy) keepReady() {
 	want := p.limits().MinReady
+	if p.route != nil && p.route.router.revived.Load() {
+		want = max(want, 1)
+	}
 	if want == 0 {
 		return
 	}

@@ -102,3 +102,38 @@ func TestG34MoreThanThereAre(t *testing.T) {
 		w.nothingLeft("a", "b")
 	})
 }
+
+// TestG34Revive: without any MinReady one endpoint is kept connected from when that
+// is asked for until it is asked for no more, over idle times too, and none where one
+// is connected.
+func TestG34Revive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newPoolWorld(t, Connections{}, "a", "b")
+		w.policy.Close()
+		w.router.Revive(true)
+		w.wakeUp("a", "b")
+		w.wantStates("a", ConnectionStates{Ready: 1})
+		w.router.Revive(true)
+		wait(time.Minute)
+		if n := len(w.cc.open("b")); n != 0 {
+			t.Errorf("beside a connected endpoint %d connections were made", n)
+		}
+		w.cc.open("a")[0].tell(connectivity.Idle)
+		wait(time.Minute)
+		if n := w.ready(); n != 1 {
+			t.Errorf("%d endpoints are connected after the loss, want one", n)
+		}
+		w.router.Revive(false)
+		w.cc.open("a")[0].tell(connectivity.Idle)
+		wait(time.Minute)
+		if n := w.ready(); n != 0 {
+			t.Errorf("%d endpoints are connected, and nobody asks for it", n)
+		}
+		w.router.Revive(true)
+		wait(time.Second)
+		if n := w.ready(); n != 1 {
+			t.Errorf("%d endpoints are connected, want one", n)
+		}
+		w.nothingLeft("a", "b")
+	})
+}

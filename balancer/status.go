@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/balancer/selection"
 )
 
 // Status is a snapshot of a Router for operators. It holds no keys.
@@ -93,6 +94,8 @@ type SelectorStatus struct {
 	Generation uint64
 	Source     Source
 	InForce    uint64
+	// Kind is Policy's kind.
+	Kind selection.Kind
 	// Membership is the generation of the endpoint list that picks use; built
 	// policies follow [Router.MembershipGeneration] by a build.
 	Membership uint64
@@ -212,25 +215,30 @@ func (rt *route) status() Status {
 	s.UnknownOwners = pub.unknown
 	s.Endpoints = make([]EndpointStatus, len(pub.view.endpoints))
 	for i, ep := range pub.view.endpoints {
-		cur := ep.cur.Load()
-		s.Endpoints[i] = EndpointStatus{
-			Name:     ep.name,
-			Address:  ep.member.Info().Address,
-			State:    cur.connectivity,
-			Since:    cur.since,
-			Picks:    ep.member.Picks(),
-			Pending:  ep.member.Pending(),
-			Health:   ep.cell.Load().State(),
-			Draining: ep.flags.Load()&draining != 0,
+		s.Endpoints[i] = rt.endpointStatus(ep)
+	}
+	return s
+}
 
-			Connections: ep.connectionStates(),
-		}
-		if d, off := rt.disabled(ep); off {
-			s.Endpoints[i].Disabled = &d
-		}
-		if g := ep.guard.Load(); g != nil {
-			s.Endpoints[i].RetryAfter = (*g).RetryAfter()
-		}
+func (rt *route) endpointStatus(ep *endpoint) EndpointStatus {
+	cur := ep.cur.Load()
+	s := EndpointStatus{
+		Name:     ep.name,
+		Address:  ep.member.Info().Address,
+		State:    cur.connectivity,
+		Since:    cur.since,
+		Picks:    ep.member.Picks(),
+		Pending:  ep.member.Pending(),
+		Health:   ep.cell.Load().State(),
+		Draining: ep.flags.Load()&draining != 0,
+
+		Connections: ep.connectionStates(),
+	}
+	if d, off := rt.disabled(ep); off {
+		s.Disabled = &d
+	}
+	if g := ep.guard.Load(); g != nil {
+		s.RetryAfter = (*g).RetryAfter()
 	}
 	return s
 }
@@ -263,6 +271,7 @@ func (sl *slot) status() SelectorStatus {
 	}
 	if sel.rule != nil {
 		s.Policy, s.Generation, s.Source = sel.rule.policy.String(), sel.rule.generation, sel.rule.source
+		s.Kind = sel.rule.policy.Kind()
 	}
 	sl.mu.Lock()
 	defer sl.mu.Unlock()

@@ -42,6 +42,8 @@ func (p *policy) tend(ep *endpoint) {
 		if ready, use := pl.serving(); len(ready) > 0 {
 			p.renew(ep, ready, now, &w)
 			p.scale(ep, ready, use, wishes, now, &w)
+		} else {
+			pl.rest() // else the next sample would be due for ever
 		}
 	}
 	ep.publish()

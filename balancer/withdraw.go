@@ -48,10 +48,18 @@ func (r *Router) list(rt *route, selectors map[string]selection.Policy) {
 	if r.closed {
 		dropped = nil
 	}
+	var returned []PolicyPublication
 	for _, s := range dropped {
+		before := s.rule
 		s.withdraw(FromResolver, routes)
+		if now := s.rule; now != before {
+			returned = append(returned, PolicyPublication{Selector: s.name, Policy: now.policy.Kind().String(), Rule: now.policy.String(), Source: now.source, Generation: now.generation})
+		}
 	}
 	r.mu.Unlock()
+	for _, e := range returned {
+		r.tell(e)
+	}
 	if len(dropped) == 0 {
 		return
 	}

@@ -54,7 +54,7 @@ type Connections struct {
 	ScaleDownAfter *time.Duration `key:"scaleDownAfter" default:"3m" above:"0s" reload:"live"`
 	// MaxAge is how old a connection gets, give or take 10%, before another one takes
 	// its place: at least 100ms. 0s sets no bound.
-	MaxAge *time.Duration `key:"maxAge" default:"0s" min:"0s" reload:"live"`
+	MaxAge *time.Duration `key:"maxAge" default:"0s" min:"0s" max:"87600h" reload:"live"`
 	// MinReady is how many endpoints of a target are kept connected without traffic,
 	// for targets that do not say so themselves.
 	MinReady *int `key:"minReady" unit:"endpoints" default:"0" min:"0" max:"10000" reload:"live"`

@@ -40,7 +40,7 @@ func (c *Client) Apply(ctx context.Context, cfg *configsource.Config) (ConfigCha
 	if err != nil {
 		return ConfigChange{}, refusedConfig(err)
 	}
-	return c.follow(ctx, u)
+	return c.follow(ctx, fromCode, u)
 }
 
 func refusedConfig(err error) error {
@@ -49,7 +49,7 @@ func refusedConfig(err error) error {
 
 // follow puts a configuration in force: it prepares all that may fail, commits by one
 // store of the table, and retires what is out.
-func (c *Client) follow(ctx context.Context, u *configsource.Update) (ConfigChange, error) {
+func (c *Client) follow(ctx context.Context, from string, u *configsource.Update) (ConfigChange, error) {
 	if err := ctx.Err(); err != nil {
 		return ConfigChange{}, refusedConfig(err)
 	}
@@ -61,11 +61,11 @@ func (c *Client) follow(ctx context.Context, u *configsource.Update) (ConfigChan
 	}
 	change := ConfigChange{Changes: configsource.Diff(c.config, cfg)}
 	if change.Empty() {
-		c.configs.same(u)
+		c.configs.same(from, u)
 		return change, nil
 	}
 	if err := onlyAtStart(change.Changes); err != nil {
-		return ConfigChange{}, c.refuse(err)
+		return ConfigChange{}, c.refuse(from, err)
 	}
 	next, run, err := c.prepare(&cfg, c.running, false)
 	if err == nil {
@@ -75,7 +75,7 @@ func (c *Client) follow(ctx context.Context, u *configsource.Update) (ConfigChan
 		if run != nil {
 			run.closeBut(c.running)
 		}
-		return ConfigChange{}, c.refuse(err)
+		return ConfigChange{}, c.refuse(from, err)
 	}
 	before, ran := c.plan, c.running
 	next.keepNames(before)
@@ -83,20 +83,21 @@ func (c *Client) follow(ctx context.Context, u *configsource.Update) (ConfigChan
 	if err := c.apply(next); err != nil {
 		c.use(ran)
 		run.closeBut(ran)
-		return ConfigChange{}, c.refuse(err)
+		return ConfigChange{}, c.refuse(from, err)
 	}
 	c.config = cfg
 	c.forget(next.settings, before.settings)
 	c.background.Go(func() { ran.closeBut(run) }) // it waits for probes
 	change.Topology = difference(before, next)
-	c.configs.applied(u, change)
-	c.logger.Info("a configuration was applied", slog.String("hash", u.Hash()), slog.Any("changes", words(change.Changes)))
+	c.configs.applied(from, u, change)
+	c.logger.Info("a configuration was applied", append(c.configs.fields(from, balancer.Published),
+		slog.String("hash", u.Hash()), slog.Any("changes", words(change.Changes)))...)
 	return change, nil
 }
 
 // refuse notes a configuration that cannot be used.
-func (c *Client) refuse(err error) error {
-	c.configs.refused(err)
+func (c *Client) refuse(from string, err error) error {
+	c.configs.refused(from, err)
 	return refusedConfig(err)
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/configsource"
+	"github.com/slicewire/slicewire/telemetry"
+	"github.com/slicewire/slicewire/telemetry/debug"
 )
 
 // ErrClosed is what everything returns on a closed Client. As a gRPC status it
@@ -43,7 +45,9 @@ type Client struct {
 	driver   *driver
 	configs  configStatus
 	monitor  atomic.Pointer[monitor] // nil without
+	shown    *telemetry.Registration // nil where nothing is shown
 	declared declared
+	events   debug.Events // for DebugHandler
 
 	mu      sync.Mutex // guards the fields below, and makes changes of the topology one by one
 	plan    *plan
@@ -83,6 +87,9 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	}
 	defer p.calls.leave()
 	err = p.invoke(ctx, r, method, args, reply, opts)
+	if err != nil {
+		c.driver.awaitState(ctx, p, err)
+	}
 	c.driver.ended(p, err)
 	return err
 }
@@ -173,7 +180,7 @@ func (c *Client) close(ctx context.Context) error {
 		c.table.Store(nil)
 		pools := slices.Collect(maps.Values(c.pools))
 		for _, p := range pools {
-			p.unwatch()
+			c.driver.unwatch(p)
 			p.calls.seal()
 		}
 		for key, d := range c.leaving {
@@ -194,6 +201,7 @@ func (c *Client) close(ctx context.Context) error {
 			c.driver.closePool(p)
 		}
 		c.running.closeBut(&running{})
+		c.shown.Close()
 	})
 	if c.cut {
 		return ctx.Err()

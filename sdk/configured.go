@@ -20,6 +20,7 @@ func (s *settings) configured(c *configsource.Config, r *running) {
 	if n := c.Client.Name; n != nil && s.router.Logger != nil {
 		s.router.Logger = s.router.Logger.With("client", *n)
 	}
+	set(&s.telemetry.Client, c.Client.Name)
 	set(&s.drainTimeout, c.Client.DrainTimeout)
 	set(&s.router.RetireTimeout, c.Client.RetireTimeout)
 	set(&s.router.KeepLastEndpoints, c.Client.KeepLastEndpoints)

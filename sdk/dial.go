@@ -59,7 +59,7 @@ func dial(target string, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.logger = first.settings.logger()
+	c.logger = slog.New(remember(&c.events, first.settings.router.Logger))
 	c.driver = newDriver(c.logger)
 	c.driver.probeBy(run.monitor.checkerOrDefault())
 	c.running = run
@@ -67,28 +67,23 @@ func dial(target string, opts []Option) (*Client, error) {
 	c.plan = &plan{settings: first.settings}
 	c.alive, c.end = context.WithCancel(context.Background())
 	c.patience, c.endPatience = context.WithCancel(context.Background())
+	c.show(first.settings)
 	go c.driver.run() // ends with close, which waits for it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = c.apply(first); err != nil {
 		run.closeBut(&running{})
 		c.driver.close()
+		c.shown.Close()
 		return nil, err
 	}
 	if u != nil {
 		c.configs.change(func(s *ConfigStatus) { s.Source = name })
-		c.configs.applied(u, ConfigChange{configsource.Diff(configsource.Config{}, c.config), difference(&plan{}, first)})
-		c.background.Go(func() { c.watch(src, u) })
+		c.configs.applied(code.sourceKind, u, ConfigChange{configsource.Diff(configsource.Config{}, c.config), difference(&plan{}, first)})
+		c.background.Go(func() { c.watch(src, code.sourceKind, u) })
 	}
+	c.shown.Show(source{c})
 	return c, nil
-}
-
-// logger is where the client logs what is about no single target.
-func (s *settings) logger() *slog.Logger {
-	if s.router.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.router.Logger
 }
 
 // check reports every fault of the settings and of each profile's, once.

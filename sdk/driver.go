@@ -16,6 +16,7 @@ import (
 
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/balancer/health"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // Switch is one change of a group's current target.
@@ -53,6 +54,7 @@ const keptSwitches = 256
 type driver struct {
 	logger *slog.Logger
 	began  time.Time
+	shown  *telemetry.Registration // nil where nothing is shown; set before run
 
 	mu      sync.Mutex     // guards the fields below it
 	checker health.Checker // tells whether a target that failed too often works again
@@ -88,6 +90,7 @@ func (d *driver) run() {
 		for _, s := range untold {
 			d.logger.Warn("a group of targets switched", slog.String("group", s.Group), slog.String("from", s.From),
 				slog.String("to", s.To), slog.String("reason", s.Reason.String()))
+			d.shown.Switched(s.Group, s.From, s.To, s.Reason, s.At)
 		}
 		if next.IsZero() {
 			timer.Stop()
@@ -192,20 +195,59 @@ func (d *driver) observe(p *pool) connectivity.State {
 	s := p.cc.GetState()
 	if c, ok := seen(s); ok && p.verdicts.watched.Load() {
 		now := time.Now()
-		p.verdicts.told.Store(int32(s))
 		d.step(p, func(m *failover.Machine) []failover.Switch { return m.Observe(p.id, c, now) })
+		p.verdicts.told.Store(int32(s)) // once groups have moved: who sees it does not wait for that
+		switch c {
+		case failover.Up:
+			p.router.Revive(false)
+		case failover.Dormant:
+			// Without RPCs and with no endpoint to be kept connected, nothing else would find
+			// out that it is up again, and so no RPCs would come.
+			p.router.Revive(d.awaited(p, now))
+		}
 	}
 	return s
+}
+
+// awaited says whether a group waits for p to come back. The caller holds mu.
+func (d *driver) awaited(p *pool, now time.Time) bool {
+	if p.verdicts.disabled != "" {
+		return false
+	}
+	for _, g := range d.groups {
+		if g.members[p.id] != p {
+			continue
+		}
+		for _, t := range g.machine.Targets(now) {
+			if t.Name == p.id && (t.State == failover.Recovering || t.State == failover.Down) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // suspect takes in the state of p's channel for an RPC that could not be sent, before
 // its caller tries again: callers are many, and may be quicker than who watches.
 func (d *driver) suspect(p *pool, err error) {
-	const failed = connectivity.TransientFailure
-	if p.verdicts.watched.Load() && p.verdicts.told.Load() != int32(failed) &&
-		status.Code(err) == codes.Unavailable && p.cc.GetState() == failed {
+	if d.doubtful(p, err) && p.cc.GetState() == connectivity.TransientFailure {
 		d.observe(p)
 	}
+}
+
+// awaitState gives the state of p's channel time to follow what made an RPC fail,
+// before suspect looks at it: a pick fails for an endpoint's state at once, and callers
+// at full speed would fail many times in between.
+func (d *driver) awaitState(ctx context.Context, p *pool, err error) {
+	if d.doubtful(p, err) && p.cc.GetState() != connectivity.TransientFailure {
+		p.router.WaitReported(ctx)
+	}
+}
+
+// doubtful says whether an RPC's error may mean that p is lost, and no group knows.
+func (d *driver) doubtful(p *pool, err error) bool {
+	return p.verdicts.watched.Load() && p.verdicts.told.Load() != int32(connectivity.TransientFailure) &&
+		status.Code(err) == codes.Unavailable
 }
 
 func seen(s connectivity.State) (failover.Connectivity, bool) {
@@ -241,6 +283,7 @@ func (d *driver) disable(p *pool, reason string) {
 	d.mu.Unlock()
 	if !same {
 		d.judge(p, failover.ByOperator, func() bool { return reason == "" })
+		d.observe(p) // it may be waited for now, or no more
 	}
 }
 
@@ -256,6 +299,20 @@ func (d *driver) watch(ctx context.Context, p *pool) {
 			return
 		}
 	}
+}
+
+// unwatch ends what watches p, and keeps it connected for a group that waits for it.
+// The caller holds the Client's mu.
+func (d *driver) unwatch(p *pool) {
+	if p.watching == nil {
+		return
+	}
+	p.watching()
+	p.watching = nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.verdicts.watched.Store(false)
+	p.router.Revive(false)
 }
 
 // closePool closes p; nothing is begun for it afterwards.

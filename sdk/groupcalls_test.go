@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -60,8 +61,8 @@ var kinds = map[string]func(context.Context, grpc.ClientConnInterface, ...grpc.C
 		if err := s.CloseSend(); err != nil {
 			return "", err
 		}
-		if _, err := s.Recv(); err != io.EOF {
-			return "", fmt.Errorf("after the end: %v, want io.EOF", err)
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("after the end: %w, want io.EOF", err)
 		}
 		return who, nil
 	},
@@ -134,7 +135,7 @@ func TestG02G03ChoiceOfGroup(t *testing.T) {
 }
 
 // An unknown name goes to the default group, counted each time and logged once a
-// second; nothing of it is silent. Where that was asked for the RPC fails.
+// second; nothing of it is silent. Where that was asked for the RPC fails (row G-04).
 func TestME10G04UnknownGroup(t *testing.T) {
 	t.Parallel()
 	p := startPlaces(t, "main", "read")
@@ -322,7 +323,7 @@ func TestG07StreamsStay(t *testing.T) {
 		t.Errorf("the RPC in flight: %q, %v", a.from, a.err)
 	}
 	_ = s.CloseSend()
-	if _, err := s.Recv(); err != io.EOF {
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end of the stream: %v", err)
 	}
 }

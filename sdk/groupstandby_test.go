@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/sdk"
@@ -31,7 +32,7 @@ func TestG06StandbyNeverUsed(t *testing.T) {
 
 // The user's idle timeout puts channels to sleep, and takes nobody out of the group:
 // the primary serves again when asked, and the standby takes over as if nothing had
-// been.
+// been (rows G-06, G-39).
 func TestG06G39StandbyAfterIdleTimeout(t *testing.T) {
 	t.Parallel()
 	const recovery = 200 * time.Millisecond
@@ -136,26 +137,159 @@ func TestIdleIsNotDown(t *testing.T) {
 
 // A sharded primary whose assignment comes late is left for the plain target after
 // its grace, and taken back once it can be used, though no RPC goes there to find
-// that out.
-func TestShardedPrimaryComesLate(t *testing.T) {
+// that out, and whether or not an endpoint is kept connected.
+func TestG34ShardedPrimaryComesLate(t *testing.T) {
 	t.Parallel()
-	c := sdktest.NewCluster(t, "e1")
+	for name, minReady := range map[string]int{"MinReady 1": 0, "MinReady none": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := sdktest.NewCluster(t, "e1", "e2")
+			c.SetEndpoints()
+			plain := startPlaces(t, "plain")["plain"]
+			client := shardedFirst(t, c, plain, minReady, failover.Options{Recovery: 100 * time.Millisecond})
+			who := func() string {
+				name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
+				if err != nil {
+					return ""
+				}
+				return name
+			}
+			eventually(t, "plain", func() bool { return who() == "plain" })
+			c.Sharding().AssignEven(testTarget, "e1", "e2")
+			if err := c.Resolve("e1", "e2"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "sharded", func() bool { return who() == "e1" })
+		})
+	}
+}
+
+// Nobody connects to a target that is down while an operator has it out. Then it is
+// tried, and serves; and once no other target is in its group, RPCs alone connect it.
+func TestG34NotConnectedForNobody(t *testing.T) {
+	t.Parallel()
+	c := sdktest.NewCluster(t, "e1", "e2")
 	c.SetEndpoints()
 	plain := startPlaces(t, "plain")["plain"]
-	client := shardedFirst(t, c, plain, 0, failover.Options{Recovery: 100 * time.Millisecond})
-	who := func() string {
-		name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, time.Second), "alice"), "")
-		if err != nil {
-			return ""
-		}
-		return name
+	client := shardedFirst(t, c, plain, -1, failover.Options{Recovery: 100 * time.Millisecond})
+	c.Sharding().AssignEven(testTarget, "e1", "e2")
+	e1 := c.Backend("e1")
+	is := func(state connectivity.State, endpoints int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d endpoints, %v", endpoints, state), func() bool {
+			s := client.Status().Targets[0]
+			return s.State == state && len(s.Router.Endpoints) == endpoints
+		})
 	}
-	eventually(t, "plain", func() bool { return who() == "plain" })
-	c.Sharding().AssignEven(testTarget, "e1")
-	if err := c.Resolve("e1"); err != nil {
+	resolve := func(names ...string) {
+		t.Helper()
+		if err := c.Resolve(names...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "plain", func() bool { return client.Group("").Current() == "plain" })
+	if err := client.SetTargetEnabled("sharded", false, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "sharded", func() bool { return who() == "e1" })
+	resolve("e1")
+	is(connectivity.Idle, 1)
+	if n := e1.Connections().Accepted; n != 0 {
+		t.Errorf("%d connections to a target that is disabled", n)
+	}
+	e1.Kill()
+	if err := client.SetTargetEnabled("sharded", true, ""); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.TransientFailure, 1)
+
+	top := client.Topology()
+	top.Groups[0].Targets = []string{"sharded"}
+	if _, err := client.UpdateTopology(top); err != nil {
+		t.Fatal(err)
+	}
+	if err := e1.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.Ready, 1) // by itself, for it has failed
+	if err := e1.GoAway(); err != nil {
+		t.Fatal(err)
+	}
+	is(connectivity.Idle, 1)
+	resolve("e1", "e2")
+	is(connectivity.Idle, 2)
+	if n := c.Backend("e2").Connections().Accepted; n != 0 {
+		t.Errorf("%d connections that no RPC wants", n)
+	}
+	name, err := sdktest.NewEcho(client).Who(interceptors.WithKeyString(within(t, 10*time.Second), "alice"), "")
+	if err != nil || name != "e1" {
+		t.Errorf("answered by %q, %v", name, err)
+	}
+}
+
+// The endpoints of a target that are connected without RPCs are as many as it says,
+// one if it says nothing, and from the update on that says something else.
+func TestG34MinReadyOfATarget(t *testing.T) {
+	t.Parallel()
+	c := sdktest.NewCluster(t, "e1", "e2", "e3")
+	c.Sharding().AssignEven(testTarget, "e1", "e2", "e3")
+	main := startPlaces(t, "main")["main"]
+	top := func(minReady int, targets ...string) sdk.Topology {
+		return sdk.Topology{
+			Targets: []sdk.TargetConfig{
+				{Name: "main", URI: main.Addr(), MinReady: -1},
+				{Name: "standby", URI: c.Target(), Profile: "sharded", MinReady: minReady},
+			},
+			Groups: []sdk.GroupConfig{group("default", targets...)},
+		}
+	}
+	client := dialGroups(t, top(-1, "main", "standby"),
+		sdk.WithDialProfile("sharded", sdk.WithResolvers(c.Resolver()), quickService(c), sdk.WithSharding(testSharding()),
+			sdk.WithConnections(balancer.Connections{Streams: 7})))
+	standby := func() sdk.TargetStatus {
+		for _, s := range client.Status().Targets {
+			if s.Name == "standby" {
+				return s
+			}
+		}
+		t.Fatal("no standby")
+		return sdk.TargetStatus{}
+	}
+	accepted := func() (n int) {
+		for _, b := range c.Backends() {
+			n += b.Connections().Accepted
+		}
+		return n
+	}
+	eventually(t, "the assignment", func() bool { return standby().Router.Generation > 0 })
+	if n := accepted(); n != 0 {
+		t.Errorf("%d connections, want none", n)
+	}
+	for _, step := range []struct {
+		minReady, want int
+		targets        []string
+	}{
+		{0, 0, []string{"standby"}}, // alone
+		{0, 1, []string{"main", "standby"}},
+		{2, 2, []string{"main", "standby"}},
+		{3, 3, []string{"main", "standby"}},
+		{-1, 3, []string{"main", "standby"}}, // none is closed for it
+	} {
+		if _, err := client.UpdateTopology(top(step.minReady, step.targets...)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, fmt.Sprintf("%d connections", step.want), func() bool {
+			ready := 0
+			for _, e := range standby().Router.Endpoints {
+				if e.State == connectivity.Ready {
+					ready++
+				}
+			}
+			return ready == step.want
+		})
+		if n := accepted(); n != step.want {
+			t.Errorf("MinReady %d: %d connections, want %d", step.minReady, n, step.want)
+		}
+	}
 }
 
 // One target that cannot be resolved at the start does not keep the other one from

@@ -8,13 +8,14 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/failover"
 	"github.com/slicewire/slicewire/sdk"
 )
 
 // Status says of each group where it is, since when and why, and of each target how
 // it is and why; and so does its string.
-func TestStatusOfGroups(t *testing.T) {
+func TestG54StatusOfGroups(t *testing.T) {
 	t.Parallel()
 	p := startPlaces(t, "main", "fallback", "alone")
 	top := p.topology(group("default", "main", "fallback"), group("read", "fallback", "main"), group("alone", "alone"))
@@ -121,6 +122,54 @@ func TestStatusOfGroups(t *testing.T) {
 	g.Switches[failover.Lost], g.Targets[0].Name = 100, "spoilt"
 	if again := client.Status().Groups[0]; again.Switches[failover.Lost] != 1 || again.Targets[0].Name != "main" {
 		t.Error("a status that the caller changed is in the next one")
+	}
+}
+
+// Of each target the status counts connections, and of each endpoint by what they do:
+// not one by one, so that it does not grow with them. What was opened and is not
+// closed is there.
+func TestG24G40StatusOfConnections(t *testing.T) {
+	t.Parallel()
+	p := startPlaces(t, "main", "fallback")
+	client := dialGroups(t, p.topology(group("default", "main", "fallback")), reconnect(10*time.Millisecond, time.Second),
+		sdk.WithConnections(balancer.Connections{Min: 3}))
+	served(t, client, "default", "main")
+	has := func(target, ready int) sdk.TargetStatus {
+		t.Helper()
+		var s sdk.TargetStatus
+		eventually(t, fmt.Sprintf("%d READY connections", ready), func() bool {
+			s = client.Status().Targets[target]
+			return len(s.Router.Endpoints) == 1 && s.Router.Endpoints[0].Connections.Ready == ready
+		})
+		return s
+	}
+	balance := func(c balancer.ConnectionCounts) (open uint64) {
+		open = c.Opened
+		for _, n := range c.Closed {
+			open -= n
+		}
+		return open
+	}
+	for i := range 2 { // the standby as well
+		s := has(i, 3)
+		if c := s.Router.Connections; c.Opened != 3 || balance(c) != 3 || c.ScaledUp != 0 || c.Unresponsive != 0 {
+			t.Errorf("target %q: %+v", s.Name, c)
+		}
+	}
+	p["main"].Kill()
+	served(t, client, "default", "fallback")
+	if c := has(0, 0).Router.Connections; balance(c) != 0 || c.Closed["lost"] != 3 {
+		t.Errorf("with its server dead the target counts %+v", c)
+	}
+	if err := p["main"].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	served(t, client, "default", "main")
+	if c := has(0, 3).Router.Connections; balance(c) != 3 || c.Opened != 6 {
+		t.Errorf("with its server back the target counts %+v", c)
+	}
+	if c := has(1, 3).Router.Connections; c.Opened != 3 {
+		t.Errorf("the other target counts %+v", c)
 	}
 }
 

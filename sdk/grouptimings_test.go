@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -293,6 +294,9 @@ func TestG11RemovedUnderLoad(t *testing.T) {
 	book := watchGroup(t, client, "default")
 	l := startLoad(t, client, "default", 8, 0, 10*time.Second)
 	for i, list := range [][]string{{"second", "third"}, {"third"}, {"third", "main"}, {"main"}, {"main", "second"}, {"second", "third"}} {
+		eventually(t, "warm standbys", func() bool { // one that is just connecting is not available
+			return !slices.ContainsFunc(client.Status().Groups[0].Targets, func(s failover.TargetState) bool { return s.State != failover.Ready })
+		})
 		before := book.total()
 		was := client.Group("default").Current()
 		if _, err := client.UpdateTopology(p.topology(timed(o, "default", list...))); err != nil {

@@ -60,9 +60,10 @@ func TestG19WatchInOrder(t *testing.T) {
 		t.Errorf("Status counts %d switches, want 100", n)
 	}
 	const line = "a group of targets switched"
-	eventually(t, "log lines", func() bool { return strings.Count(log.String(), line) >= 100 })
-	if n := strings.Count(log.String(), line); n != 100 {
-		t.Errorf("%d lines were logged, want 100", n)
+	// Of a storm of records the log has the first 20, then one a second (WithLogger).
+	eventually(t, "log lines", func() bool { return strings.Count(log.String(), line) >= 20 })
+	if n, most := strings.Count(log.String(), line), 21+int(time.Since(begun)/time.Second); n > most {
+		t.Errorf("%d lines were logged, want 20 and one a second", n)
 	}
 }
 

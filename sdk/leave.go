@@ -14,7 +14,7 @@ type departed struct {
 
 // leave closes p once its RPCs are over. No table has it any more.
 func (c *Client) leave(key poolKey, p *pool) {
-	p.unwatch()
+	c.driver.unwatch(p)
 	p.calls.seal()
 	timeout := c.plan.settings.drainTimeout
 	ctx, back := context.WithCancel(c.alive)

@@ -17,6 +17,7 @@ import (
 	"github.com/slicewire/slicewire/configsource"
 	"github.com/slicewire/slicewire/interceptors"
 	"github.com/slicewire/slicewire/internal/callinfo"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // Option changes what Dial makes. Options are values: one may be used for
@@ -64,10 +65,14 @@ type settings struct {
 	// sourced says that code has chosen, be it none.
 	source     configsource.Source
 	sourceName string
+	sourceKind string // as telemetry calls it
 	sourced    bool
 
 	// grouped says that the client has groups of targets, not a single one.
 	grouped bool
+
+	telemetry        telemetry.Options
+	withoutTelemetry bool
 
 	clientWide []string // options that were used and that a profile must not have
 	problems   []error  // that only the option itself can see
@@ -256,8 +261,12 @@ func WithKeyOptions(opts ...interceptors.KeyOption) Option {
 }
 
 // WithLogger sets where the client logs. By default it does not. Records hold no
-// keys.
+// keys. Of a storm of records with one message the first 20 come through, then one a
+// second, which says how many were left out.
 func WithLogger(l *slog.Logger) Option {
+	if l != nil {
+		l = slog.New(telemetry.LimitLogs(l.Handler()))
+	}
 	return func(s *settings) { s.router.Logger = l }
 }
 

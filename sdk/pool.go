@@ -3,7 +3,9 @@ package sdk
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/balancer/assignment"
 	"github.com/slicewire/slicewire/internal/callinfo"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // poolKey tells pools apart: each unique address and dial profile has one, however
@@ -58,10 +61,13 @@ type pool struct {
 	stream   assignment.Options       // that it was dialled with
 
 	verdicts verdicts
+
+	shown  *telemetry.Registration // nil where nothing is shown
+	delays *telemetry.Delays       // nil where nobody looks
 }
 
 // dialPool makes the channel to a target. It does no I/O.
-func dialPool(m *member) (*pool, error) {
+func dialPool(m *member, logger *slog.Logger, shown *telemetry.Registration) (*pool, error) {
 	key, s := m.key, m.settings
 	full, builder, err := splitTarget(m.target, s.resolvers)
 	j := &joint{target: key.name}
@@ -79,9 +85,9 @@ func dialPool(m *member) (*pool, error) {
 		return nil, err
 	}
 	options := m.router()
-	if options.Logger != nil {
-		options.Logger = options.Logger.With("target", j.target)
-	}
+	options.Logger = logger.With("target", j.target)
+	before, after := p.measuredBy(shown)
+	options.Observer = shown.Observer(key.name)
 	p.router = balancer.NewRouter(options)
 	j.router = p.router
 	if err := s.declareSelectors(p.router); err != nil {
@@ -96,10 +102,11 @@ func dialPool(m *member) (*pool, error) {
 		// A channel that goes to sleep would leave a standby target cold.
 		all = append(all, grpc.WithIdleTimeout(0))
 	}
-	if p.cc, err = grpc.NewClient(full, append(all, own...)...); err != nil {
+	if p.cc, err = grpc.NewClient(full, slices.Concat(all, before, own, after)...); err != nil {
 		p.router.Close()
 		return nil, err
 	}
+	p.delays.SetTarget(p.cc.CanonicalTarget())
 	return p, nil
 }
 
@@ -118,7 +125,7 @@ func (p *pool) setKeys(s *settings) error {
 
 // reconfigure puts in force what of s a channel that is there can follow. The
 // caller holds the Client's mu.
-func (p *pool) reconfigure(m *member) {
+func (p *pool) reconfigure(m *member, logger *slog.Logger) {
 	_ = p.router.SetOptions(m.router()) // plan has checked them
 	s, before := m.settings, p.settings.Load()
 	if before == s {
@@ -126,7 +133,7 @@ func (p *pool) reconfigure(m *member) {
 	}
 	p.settings.Store(s)
 	_ = p.setKeys(s) // plan has checked the header
-	s.publishSelectors(p.router, before)
+	s.publishSelectors(p.router, before, logger)
 	if own, was := s.ownConfig(), p.joint.own.Load(); !reflect.DeepEqual(own.policy, was.policy) || own.service != was.service {
 		p.joint.configure(own)
 	}
@@ -139,6 +146,7 @@ func (p *pool) invoke(ctx context.Context, r *route, method string, args, reply 
 		return err
 	}
 	if err = p.cc.Invoke(ctx, method, args, reply, opts...); err != nil {
+		p.unresolved(ctx, method)
 		err = p.explain(ctx, err)
 	}
 	return err
@@ -162,6 +170,7 @@ func (p *pool) newStream(ctx context.Context, r *route, desc *grpc.StreamDesc, m
 	}
 	stream, err := p.cc.NewStream(ctx, desc, method, append(opts[:len(opts):len(opts)], grpc.OnFinish(end))...)
 	if err != nil {
+		p.unresolved(ctx, method)
 		end(err)
 		return nil, p.explain(ctx, err)
 	}
@@ -172,19 +181,28 @@ func (p *pool) newStream(ctx context.Context, r *route, desc *grpc.StreamDesc, m
 // outgoing chooses the call's selector, and puts its key in the context and on
 // the wire.
 func (p *pool) outgoing(ctx context.Context, r *route, method string, req any, opts []grpc.CallOption) (context.Context, error) {
-	ctx = r.selectors.Outgoing(ctx, method)
-	keys, err := p.keysInForce(ctx, opts)
+	asked := r.selectors.Outgoing(ctx, method)
+	begin, inside := p.resolving()
+	keys, err := p.keysInForce(asked, opts)
+	if !inside && !begin.IsZero() {
+		p.delays.Resolving(asked, method, begin, time.Now())
+	}
 	switch {
 	case errors.Is(err, ErrClosed):
 		return nil, err
 	case err == nil && keys == nil: // no header carries keys
-		return r.selectors.Begin(ctx, p.cc, method), nil
+		ctx = r.selectors.Begin(asked, p.cc, method)
 	case err == nil:
-		ctx, err = keys.of(p.router.PolicyOf(ctx)).Begin(ctx, p.cc, method, req)
+		ctx, err = keys.of(p.router.PolicyOf(asked)).Begin(asked, p.cc, method, req)
 	}
 	if err == nil {
+		p.keyed(ctx)
+		if inside {
+			callinfo.Resolves(ctx, begin)
+		}
 		return ctx, nil
 	}
+	p.keyless(asked, err)
 	// Whoever calls several targets has to see which one it was. The code, the
 	// details and the cause stay.
 	st := status.Convert(err).Proto()

@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slicewire/slicewire/balancer"
 	"github.com/slicewire/slicewire/configsource"
+	"github.com/slicewire/slicewire/telemetry"
 )
 
 // ConfigVariable is the environment variable that names the configuration file of a
@@ -27,7 +29,7 @@ const ConfigVariable = "SLICEWIRE_CONFIG"
 func WithConfigFile(path string) Option {
 	return func(s *settings) {
 		WithConfigSource(configsource.Overlay(configsource.File(path, configsource.FileOptions{}), configsource.Env("")))(s)
-		s.sourceName = path + " and the environment"
+		s.sourceName, s.sourceKind = path+" and the environment", "file"
 	}
 }
 
@@ -38,7 +40,7 @@ func WithConfigFile(path string) Option {
 func WithConfigSource(src configsource.Source) Option {
 	return func(s *settings) {
 		s.clientWide = append(s.clientWide, "WithConfigSource")
-		s.source, s.sourceName, s.sourced = src, fmt.Sprintf("%T", src), true
+		s.source, s.sourceName, s.sourceKind, s.sourced = src, fmt.Sprintf("%T", src), "source", true
 	}
 }
 
@@ -74,6 +76,17 @@ type ConfigStatus struct {
 type configStatus struct {
 	newest atomic.Pointer[ConfigStatus] // nil before the first
 	mu     sync.Mutex                   // makes changes one by one
+	shown  *telemetry.Registration      // nil where nothing is shown; set by Dial
+
+	// For the debug pages: what is in force, and the last refusal, which stays after
+	// it was mended.
+	inForce atomic.Pointer[configsource.Update]
+	refusal atomic.Pointer[refusal]
+}
+
+type refusal struct {
+	at  time.Time
+	err error
 }
 
 func (s *configStatus) get() ConfigStatus {
@@ -83,44 +96,61 @@ func (s *configStatus) get() ConfigStatus {
 	return ConfigStatus{}
 }
 
-func (s *configStatus) change(how func(*ConfigStatus)) {
+// change returns what it is afterwards.
+func (s *configStatus) change(how func(*ConfigStatus)) ConfigStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.get()
 	how(&next)
 	s.newest.Store(&next)
+	return next
 }
 
-func (s *configStatus) applied(u *configsource.Update, change ConfigChange) {
-	s.change(func(to *ConfigStatus) {
+// fromCode is where a configuration of Apply comes from, as telemetry calls it; the
+// others are "file" (WithConfigFile) and "source" (WithConfigSource).
+const fromCode = "code"
+
+func (s *configStatus) applied(from string, u *configsource.Update, change ConfigChange) {
+	s.inForce.Store(u)
+	now := s.change(func(to *ConfigStatus) {
 		to.Hash, to.LastError = u.Hash(), nil
 		to.Applied++
 		to.AppliedAt, to.Changed = time.Now(), change
 	})
+	s.shown.ConfigApplied(from, balancer.Published.String(), now.Applied, nil)
 }
 
 // same notes a version that says what is in force already.
-func (s *configStatus) same(u *configsource.Update) {
-	s.change(func(to *ConfigStatus) { to.Hash, to.LastError = u.Hash(), nil })
+func (s *configStatus) same(from string, u *configsource.Update) {
+	s.inForce.Store(u)
+	now := s.change(func(to *ConfigStatus) { to.Hash, to.LastError = u.Hash(), nil })
+	s.shown.ConfigApplied(from, balancer.Unchanged.String(), now.Applied, nil)
 }
 
-func (s *configStatus) refused(err error) {
-	s.change(func(to *ConfigStatus) {
+func (s *configStatus) refused(from string, err error) {
+	now := s.change(func(to *ConfigStatus) {
 		to.Refused++
 		to.RefusedAt, to.LastError = time.Now(), err
+		s.refusal.Store(&refusal{to.RefusedAt, err})
 	})
+	s.shown.ConfigApplied(from, balancer.Refused.String(), now.Applied, err)
+}
+
+// fields are those of the log record of what became of a configuration.
+func (s *configStatus) fields(from string, result balancer.PublicationResult) []any {
+	return []any{slog.String("source", from), slog.String("result", result.String()), slog.Uint64("revision", s.get().Applied)}
 }
 
 // watch follows a source until the Client closes.
-func (c *Client) watch(src configsource.Source, since *configsource.Update) {
+func (c *Client) watch(src configsource.Source, kind string, since *configsource.Update) {
 	err := src.Watch(c.alive, since, func(u *configsource.Update, err error) {
 		if err != nil {
-			c.configs.refused(err)
-		} else if _, err = c.follow(c.alive, u); err == nil {
+			c.configs.refused(kind, err)
+		} else if _, err = c.follow(c.alive, kind, u); err == nil {
 			return
 		}
 		if c.alive.Err() == nil && !errors.Is(err, ErrClosed) {
-			c.logger.Error("a configuration was refused; what was in force stays", slog.Any("error", err))
+			c.logger.Error("a configuration was refused; what was in force stays", append(c.configs.fields(kind, balancer.Refused), slog.Any("error", err))...)
 		}
 	})
 	if c.alive.Err() == nil {

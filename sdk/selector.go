@@ -73,7 +73,9 @@ func (s *Selector) Policy() selection.Policy {
 // it (WithStrictSingle), the error says which did not.
 func (s *Selector) Publish(policy selection.Policy, source balancer.Source) (Publication, error) {
 	if err := policy.Validate(); err != nil {
-		return Publication{}, fmt.Errorf("slicewire: selector %q: %w", s.name, err)
+		err = fmt.Errorf("slicewire: selector %q: %w", s.name, err)
+		s.client.shown.PolicyRefused(s.name, policy, source, err)
+		return Publication{}, err
 	}
 	d := &s.client.declared
 	d.mu.Lock()

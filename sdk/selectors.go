@@ -203,7 +203,7 @@ func (s *settings) configuredSelector(name string) (selection.Policy, bool) {
 }
 
 // publishSelectors has r follow what is configured now, and withdraws what was.
-func (s *settings) publishSelectors(r *balancer.Router, before *settings) {
+func (s *settings) publishSelectors(r *balancer.Router, before *settings, logger *slog.Logger) {
 	for _, was := range before.configuredSelectors {
 		if _, stays := s.configuredSelector(was.name); !stays {
 			r.Withdraw(was.name, balancer.FromConfig)
@@ -211,7 +211,7 @@ func (s *settings) publishSelectors(r *balancer.Router, before *settings) {
 	}
 	for _, d := range s.configuredSelectors {
 		if err := d.declare(r, balancer.FromConfig); err != nil && !errors.Is(err, balancer.ErrClosed) {
-			s.logger().Warn("a selector's policy could not be published", slog.String("selector", d.name), slog.Any("error", err))
+			logger.Warn("a selector's policy could not be published", slog.String("selector", d.name), slog.Any("error", err))
 		}
 	}
 }

@@ -37,7 +37,8 @@ type TargetConfig struct {
 	Sharding *Sharding
 	// MinReady is how many endpoints are kept connected without traffic, so that the
 	// target can take over at once. Zero means 1 in a group of several targets, else
-	// what WithConnections says; a negative number none.
+	// what WithConnections says; a negative number none, but that one is connected
+	// while a group waits for the target to come back, or nobody would find that out.
 	MinReady int
 	// ErrorRatio, if set, takes the target for down while too many of its RPCs fail,
 	// though it is connected.

@@ -170,7 +170,7 @@ func (c *Client) apply(next *plan) error {
 // dialPool makes the pool of m, with what was said of selectors and endpoints since
 // Dial.
 func (c *Client) dialPool(m *member) (*pool, error) {
-	p, err := dialPool(m)
+	p, err := dialPool(m, c.logger, c.shown)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Client) dialPool(m *member) (*pool, error) {
 
 // configure gives p the settings of its target that may change while it is there.
 func (c *Client) configure(p *pool, m *member) {
-	p.reconfigure(m)
+	p.reconfigure(m, c.logger)
 	c.driver.setRatio(p, m.config.ErrorRatio)
 	c.driver.disable(p, c.off[p.name])
 	if m.standby && p.watching == nil {
@@ -193,16 +193,7 @@ func (c *Client) configure(p *pool, m *member) {
 		p.background.Go(func() { c.driver.watch(ctx, p) })
 	}
 	if !m.standby {
-		p.unwatch()
-	}
-}
-
-// unwatch ends what watches p. The caller holds the Client's mu.
-func (p *pool) unwatch() {
-	if p.watching != nil {
-		p.watching()
-		p.watching = nil
-		p.verdicts.watched.Store(false)
+		c.driver.unwatch(p)
 	}
 }
 

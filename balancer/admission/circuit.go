@@ -28,6 +28,8 @@ type Circuit struct {
 	endpoint string
 	breaker  *Breaker
 
+	watcher func(Edge) // see Watch; nil without
+
 	edges atomic.Int64 // moves that were not told to the observer yet
 	told  *phase       // the last that was; the goroutine that raised edges from 0 owns it
 }
@@ -135,6 +137,12 @@ func (c *Circuit) RetryAfter() time.Duration {
 // is asked.
 func (c *Circuit) State() State { return c.phase.Load().state }
 
+// Watch tells f of each edge too, as BreakerOptions.Observer is told. It is called
+// once at most, before the circuit is used.
+func (c *Circuit) Watch(f func(Edge)) { c.watcher = f }
+
+func (c *Circuit) observed() bool { return c.breaker.options.Observer != nil || c.watcher != nil }
+
 // open moves from p to a phase that is open.
 func (c *Circuit) open(p *phase, now time.Duration, failures, of int) {
 	to := c.next(p, Open)
@@ -151,7 +159,7 @@ func (c *Circuit) next(p *phase, s State) *phase {
 	if s == Closed {
 		to.calls = new(window)
 	}
-	if c.breaker.options.Observer != nil {
+	if c.observed() {
 		to.prev = p
 	}
 	return to
@@ -160,7 +168,7 @@ func (c *Circuit) next(p *phase, s State) *phase {
 // move goes from one phase to the next, unless someone else left it first. It
 // tells the observer if there is one.
 func (c *Circuit) move(from, to *phase) {
-	if c.phase.CompareAndSwap(from, to) && c.breaker.options.Observer != nil {
+	if c.phase.CompareAndSwap(from, to) && c.observed() {
 		c.tell()
 	}
 }

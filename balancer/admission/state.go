@@ -83,5 +83,10 @@ func (c *Circuit) tellUpTo(p *phase) {
 	}
 	p.prev = nil
 	c.told = p
-	c.breaker.options.Observer(e)
+	if c.watcher != nil {
+		c.watcher(e)
+	}
+	if c.breaker.options.Observer != nil {
+		c.breaker.options.Observer(e)
+	}
 }

@@ -46,6 +46,7 @@ type Assignment struct {
 	ownerEnds []uint32 // where each slice's owners end in owners
 	gaps      []uint64 // bit per slice; nil without gaps
 	nameBytes int
+	uncovered int // slices without owners
 }
 
 // Owners returns the positions in Endpoints of those that serve slice. It is
@@ -72,6 +73,10 @@ func (a *Assignment) Kind(slice int) Kind {
 
 // Slices is how many slices there are, gaps included.
 func (a *Assignment) Slices() int { return len(a.ownerEnds) }
+
+// Uncovered is how many slices have no owner: gaps, and what the service gave to no
+// endpoint.
+func (a *Assignment) Uncovered() int { return a.uncovered }
 
 // Bytes is how much heap the assignment retains.
 func (a *Assignment) Bytes() int {

@@ -350,7 +350,20 @@ func (a *assembler) finish(generation int64, l layout, message string) (*Assignm
 		ownerEnds:  l.ownerEnds,
 		gaps:       l.gaps,
 		nameBytes:  len(names),
+		uncovered:  ownerless(l.ownerEnds),
 	}, message
+}
+
+// ownerless counts the slices that end where they begin.
+func ownerless(ends []uint32) (n int) {
+	start := uint32(0)
+	for _, end := range ends {
+		if end == start {
+			n++
+		}
+		start = end
+	}
+	return n
 }
 
 // clip gives back room that is more than an eighth too large.

@@ -52,14 +52,17 @@ func (b *builder) run(ctx context.Context) error {
 		c.machine.revision = Revision(c.revision.Load())
 		var made *Assignment
 		var message string
+		var took time.Duration
 		if build {
+			began := time.Now()
 			made, message = b.build(ctx, batch)
+			took = time.Since(began)
 			c.options.Gate.Leave()
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := b.answer(batch, made, message); err != nil {
+		if err := b.answer(batch, made, message, took); err != nil {
 			return err
 		}
 	}
@@ -78,11 +81,14 @@ func (b *builder) build(ctx context.Context, batch []completed) (made *Assignmen
 
 // answer decides on batch, puts in force what is to be, and only then sends the
 // acks: a service that is slow to read them shall not keep it. made and message are
-// of the one that was built. An error is why the stream is to end.
-func (b *builder) answer(batch []completed, made *Assignment, message string) error {
+// of the one that was built, which took so long. An error is why the stream is to end.
+func (b *builder) answer(batch []completed, made *Assignment, message string, took time.Duration) error {
 	var decisions []decision
 	for _, one := range batch {
 		d := b.decide(one, made, message)
+		if one.assembly != nil && d.verdict != superseded && d.verdict != stale {
+			d.took = took
+		}
 		b.client.sink.received(b.client, d)
 		decisions = append(decisions, d)
 		if d.end {

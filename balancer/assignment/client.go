@@ -34,6 +34,7 @@ type client struct {
 	options  Options
 	sink     sink
 	revision atomic.Uint32 // a Revision; the watcher stores, the goroutines load
+	heard    atomic.Int64  // Unix nanoseconds of the newest message; the goroutine stores, the watcher loads
 
 	machine  machine   // of the builder while there is one, else of the goroutine
 	assembly assembler // of the goroutine
@@ -187,6 +188,7 @@ func (c *client) read(cancel context.CancelCauseFunc, watch *wire.Watch, in *inb
 		if err != nil {
 			return err
 		}
+		c.heard.Store(time.Now().UnixNano())
 		refresh.restart()
 		if !in.room(c.assembly.bytes() + len(f.Bytes)) {
 			continue // the stream is being ended, and the rest is nobody's

@@ -41,6 +41,7 @@ type decision struct {
 	// an assignment is held (A119, 2026-10).
 	report  bool
 	verdict verdict
+	took    time.Duration // the build, if there was one
 	ack     *wire.AssignmentAck
 	// end says to end the stream once the ack has gone out; the client then
 	// tells ended.
@@ -59,6 +60,11 @@ const (
 	superseded
 	invalid
 )
+
+// String is the label "result".
+func (v verdict) String() string {
+	return [...]string{"none", "accepted", "stale", "superseded", "invalid"}[v]
+}
 
 // errRefused is wrapped by the error for an assignment that was not accepted.
 var errRefused = errors.New("the sharding service sent an invalid assignment")

@@ -77,6 +77,10 @@ func (w *Watcher) resultError(err error) error {
 
 func (w *Watcher) received(c *client, d decision) {
 	w.fromCharge(c, func() {
+		w.counts.LastAck = Ack{time.Now(), d.ack.GetGeneration(), d.ack.GetAccepted(), d.ack.GetErrorMessage()}
+		if d.verdict == stale || d.verdict == invalid {
+			w.counts.LastRefusal = w.counts.LastAck
+		}
 		switch d.verdict {
 		case accepted:
 			w.counts.Accepted++
@@ -103,13 +107,13 @@ func (w *Watcher) received(c *client, d decision) {
 		}
 	})
 	level, message := slog.LevelDebug, "assignment refused"
-	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration()}
+	attributes := []any{"sharding_target", c.target, "generation", d.ack.GetGeneration(), "result", d.verdict.String()}
 	if d.verdict == superseded {
 		message = "assignment superseded"
 	}
 	if d.publish != nil {
 		level, message = slog.LevelInfo, "assignment received"
-		attributes = append(attributes, "slices", d.publish.Slices(), "endpoints", len(d.publish.Endpoints))
+		attributes = append(attributes, "slices", d.publish.Slices(), "uncovered_slices", d.publish.Uncovered(), "endpoints", len(d.publish.Endpoints))
 	}
 	if d.err != nil {
 		attributes = append(attributes, "error", d.err)
@@ -118,6 +122,9 @@ func (w *Watcher) received(c *client, d decision) {
 		level = slog.LevelWarn
 	}
 	w.options.Logger.Log(context.Background(), level, message, attributes...)
+	if w.options.Observer != nil {
+		w.options.Observer.Updated(update(c.target, d))
+	}
 }
 
 // Pending says which assignment RPCs wait for and what is known of the sharding
@@ -140,11 +147,16 @@ func (w *Watcher) Status() Status {
 	s.ChannelKey, s.Target = w.facts.config.ChannelKey, w.facts.config.Target
 	s.ClientUUID = w.options.ClientUUID
 	if a := w.facts.assignment; a != nil && !w.facts.suspended {
-		s.Generation, s.Slices, s.Endpoints, s.Bytes = a.Generation, a.Slices(), len(a.Endpoints), a.Bytes()
+		s.Generation, s.Slices, s.Uncovered, s.Endpoints, s.Bytes = a.Generation, a.Slices(), a.Uncovered(), len(a.Endpoints), a.Bytes()
 		s.Age = time.Since(s.ReceivedAt)
 	}
 	if w.facts.suspended {
 		s.ReceivedAt = time.Time{}
+	}
+	if w.charge != nil {
+		if heard := w.charge.heard.Load(); heard != 0 {
+			s.MessageAt = time.Unix(0, heard)
+		}
 	}
 	if !s.StreamConnected && !w.staleSince.IsZero() {
 		s.StaleFor = time.Since(w.staleSince)

@@ -76,6 +76,9 @@ type Options struct {
 	// Gate is what builds of assignments pass through, one at a time. Nil means one
 	// for all Watchers of the process that have no other.
 	Gate Gate
+	// Observer is told of each answer of the sharding service, in order, by the
+	// goroutine that decides on it and without a lock. Nil: nobody is told.
+	Observer Observer
 	// Logger is told what happens to streams and assignments, never a key. Nil
 	// discards.
 	Logger *slog.Logger

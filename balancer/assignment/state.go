@@ -53,6 +53,7 @@ type Status struct {
 	// The assignment in force; zero without one.
 	Generation int64
 	Slices     int
+	Uncovered  int // slices without an owner
 	Endpoints  int
 	Bytes      int
 	ReceivedAt time.Time
@@ -63,6 +64,9 @@ type Status struct {
 	// has been so or not.
 	StreamConnected bool
 	StreamSince     time.Time
+	// MessageAt is when the service last sent anything, zero if it has not, or if its
+	// target or channel has changed since.
+	MessageAt time.Time
 	// StaleFor is 0 while a stream is open, else the time since the last one
 	// ended that had lived or said anything; before the first stream, since
 	// the Watcher was configured.
@@ -77,6 +81,21 @@ type Status struct {
 	// began. They are refused without a fault.
 	Superseded int64
 
+	// LastAck is the newest answer to the service, and LastRefusal the newest one for an
+	// assignment that was stale or invalid; zero without one.
+	LastAck, LastRefusal Ack
+
 	// LastError is the newest error of provider, connection, stream or assignment, "" without one.
 	LastError string
+}
+
+// Ack is an answer to the sharding service. It may not have reached it: the stream
+// may have ended.
+type Ack struct {
+	At         time.Time
+	Generation int64
+	Accepted   bool
+	// Message says why an assignment was refused, or what is wrong with it all the
+	// same; it holds no keys.
+	Message string
 }

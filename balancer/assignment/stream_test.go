@@ -36,16 +36,24 @@ func TestStatus(t *testing.T) {
 			!s.StreamConnected || time.Since(s.StreamSince) != time.Minute || s.StaleFor != 0 || s.StreamsOpened != 1 || s.Accepted != 1 {
 			t.Errorf("status %+v", s)
 		}
+		if a := s.LastAck; !a.Accepted || a.Generation != 3 || time.Since(a.At) != time.Minute || s.LastRefusal != (Ack{}) || time.Since(s.MessageAt) != time.Minute {
+			t.Errorf("acks and messages: %+v", s)
+		}
 		svc.play(func(peer, *wire.InitialClientConfig) error { return status.Error(codes.Unavailable, "down") })
 		m.breakStreams()
 		time.Sleep(10 * time.Minute)
 		if s := w.Status(); s.StaleFor < 9*time.Minute || s.StreamConnected || s.LastError == "" || s.Phase != Assigned {
 			t.Errorf("status in the outage %+v", s)
 		}
-		svc.play(giveAndHold(3, "x"))
+		svc.play(func(p peer, _ *wire.InitialClientConfig) error {
+			_ = give(p, 3, "x")
+			return hold(p)
+		})
 		time.Sleep(5 * time.Minute)
 		if s := w.Status(); s.StaleFor != 0 || !s.StreamConnected {
 			t.Errorf("status after the outage %+v", s)
+		} else if a := s.LastRefusal; a != s.LastAck || a.Accepted || a.Generation != 3 || !strings.Contains(a.Message, "not newer") || !s.MessageAt.Equal(a.At) {
+			t.Errorf("the generation that was there already was refused by %+v, last message at %v", a, s.MessageAt)
 		}
 	})
 }

@@ -22,6 +22,19 @@ const (
 	KindCustomBuilt // a Builder of the user's
 )
 
+var kindNames = [...]string{
+	"none", "p2c", "random", "round_robin", "least_pending", "weighted", "ketama", "sliced", "custom", "custom_built",
+}
+
+// String is the value of the label "policy": it is bounded, where a policy's own name
+// is not.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
 // Policy is one rule with its settings. It is an immutable value and may be used
 // concurrently. The zero Policy is none.
 type Policy struct {

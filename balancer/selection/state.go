@@ -15,6 +15,15 @@ type State struct {
 	_          [64]byte
 }
 
+// Copy returns a State that goes on where s is, for who wants to know what would be
+// chosen and must not move it.
+func (s *State) Copy() *State {
+	c := &State{}
+	c.roundRobin.Store(s.roundRobin.Load())
+	c.weighted.Store(s.weighted.Load())
+	return c
+}
+
 // phase is where cursors start, so that the many clients that start together do
 // not all begin with the same member.
 var phase = rand.Uint64()

@@ -118,7 +118,7 @@ var caseID = regexp.MustCompile(`^[A-Z]{1,2}-\d{2}$`)
 
 // CheckCases returns every case that the page lists and no test carries: its id
 // stands in the text of a test file, as A-26 is written, or in the name of a
-// test, as in TestA26AggregatedState.
+// test, as in TestA26AggregatedState or TestG06A26Standby.
 func CheckCases(page Page, packages []*Package) []string {
 	var problems []string
 	for n, line := range strings.Split(page.Text, "\n") {
@@ -128,7 +128,7 @@ func CheckCases(page Page, packages []*Package) []string {
 		}
 		// No letter or digit around it: A-10 is neither in PA-10 nor in A-101.
 		inText := regexp.MustCompile(`(^|[^A-Za-z0-9])` + cells[0] + `($|[^0-9])`)
-		inName := regexp.MustCompile(`[a-z_]` + strings.Replace(cells[0], "-", "", 1) + `($|[^0-9])`)
+		inName := regexp.MustCompile(`[a-z0-9_]` + strings.Replace(cells[0], "-", "", 1) + `($|[^0-9])`)
 		if !slices.ContainsFunc(packages, func(p *Package) bool {
 			return p.Path != "internal/arch" && (inText.MatchString(p.TestText) || slices.ContainsFunc(p.Tests, inName.MatchString))
 		}) {

@@ -104,6 +104,7 @@ func TestCasesRefused(t *testing.T) {
 		{"in a case's name", "balancer", `{"A-10 falls back"}`, "TestX", true},
 		{"in a comment", "balancer", "// TestX is A-10.", "TestX", true},
 		{"in a test's name", "balancer", "", "TestA10FallsBack", true},
+		{"after another id in a name", "balancer", "", "TestHR04A10FallsBack", true},
 		{"a longer id is another", "balancer", "PA-10 A-101", "TestPA10", false},
 		{"a longer id in a name is another", "balancer", "", "TestA101", false},
 		{"arch does not count", "internal/arch", "A-10", "TestA10", false},

@@ -35,6 +35,9 @@ const (
 	reflected  = "github.com/invopop/jsonschema"
 	schemas    = "github.com/santhosh-tekuri/jsonschema/v6"
 	plot       = "gonum.org/v1/plot"
+	browsers   = "github.com/chromedp"
+	grafana    = "github.com/grafana/grafana-foundation-sdk/go"
+	prometheus = "github.com/prometheus"
 )
 
 // What tests may import beyond their room's row: any test the first, tests of
@@ -52,7 +55,7 @@ var Rooms = []Room{
 		// internal/wire: only the two ends of the protocol speak it.
 		Path: "sdk",
 		Ours: []string{
-			"interceptors", "telemetry", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
+			"interceptors", "telemetry", "telemetry/debug", "configsource", "balancer", "balancer/assignment", "balancer/keyrange",
 			"balancer/selection", "balancer/admission", "balancer/health", "balancer/failover", "internal/callinfo",
 		},
 		Outside: []string{grpcModule, protobuf},
@@ -67,6 +70,8 @@ var Rooms = []Room{
 		},
 		Outside: []string{grpcModule, otel},
 	},
+	{Path: "telemetry/generate", Ours: []string{"telemetry"}}, // a command
+	{Path: "telemetry/debug"},                                 // plain values in, pages out
 	// Viper gives the values of a file; the parsers that it uses itself give the lines.
 	{Path: "configsource", Outside: []string{viper, fsnotify, yaml, toml}, Pure: true},
 	{Path: "configsource/check", Ours: []string{"configsource"}},
@@ -103,12 +108,17 @@ var Rooms = []Room{
 			"sdk", "sdk/sdktest", "interceptors", "balancer", "balancer/assignment", "balancer/keyrange",
 			"balancer/selection", "balancer/admission", "balancer/failover", "internal/callinfo", "internal/wire",
 		},
-		Outside: []string{grpcModule, protobuf},
+		Outside: []string{grpcModule, protobuf, otel},
 	},
 	{Path: "internal/linked"}, // tests alone: what may be linked beside us
+	// Tests alone, and a module of its own: what speaks with browsers is not inherited.
+	{Path: "internal/browsertest", Outside: []string{browsers}},
 	// A command and a module of its own, for the sake of what draws the plots. It
 	// simulates the policies that one of them compares.
 	{Path: "docs/figures", Ours: []string{"balancer/selection"}, Outside: []string{plot}, Pure: true},
+	// A command and a module of its own. Its tests parse queries as Prometheus does, and
+	// show metrics by OpenTelemetry's own exporter.
+	{Path: "grafana", Outside: []string{grafana, prometheus, otel, yaml}, Pure: true},
 }
 
 // CheckArrows returns every import that the table does not allow, and every

@@ -6,8 +6,8 @@ import (
 	"unique"
 )
 
-// Call is what one call asks for and what became of it. All fields but Waiting
-// are set before the record enters a context and never after.
+// Call is what one call asks for and what became of it. All fields but Waiting and
+// attempt are set before the record enters a context and never after.
 //
 // A record is either asked or begun. An asked one (WithKey, WithSelector) is the
 // caller's, whose context may make any number of calls. A begun one (Begin,
@@ -51,6 +51,7 @@ type Call struct {
 	channel any // of a begun record
 	method  string
 	own     Tried // room for what Tried points at
+	attempt Attempt
 }
 
 // Wait is one reason for a pick to queue, made once and compared by address.

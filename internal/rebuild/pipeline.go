@@ -12,6 +12,10 @@ type Options[Out any] struct {
 	// functions here, for a log. It is called on the pipeline's goroutine, outside
 	// its locks and without the permit. Nil: nobody is told.
 	OnError func(error)
+	// OnBuilt is told of each result that was published: how long its input had waited
+	// for its turn, and how long the build took. It is called as OnError is. Nil: nobody
+	// is told.
+	OnBuilt func(queue, build time.Duration)
 	// Bytes is how much memory a result holds. If Out is a pointer or an interface
 	// with a pointer in it, the gate waits for the collection of large ones that were
 	// replaced; it has to be memory of Go's heap. Readers have to hold that very

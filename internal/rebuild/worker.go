@@ -25,8 +25,12 @@ func (p *Pipeline[In, Out]) work(ctx context.Context) {
 			return
 		}
 		p.backOff(ctx, r)
-		if err := p.attempt(ctx); err != nil {
+		queue, took, err := p.attempt(ctx)
+		switch {
+		case err != nil:
 			p.report(err)
+		case took > 0:
+			p.tellBuilt(queue, took)
 		}
 	}
 }
@@ -87,21 +91,22 @@ func (p *Pipeline[In, Out]) backOff(ctx context.Context, r *request[In]) {
 }
 
 // attempt takes the newest input through the gate, builds it and publishes the
-// result. Its error is that of a build that failed and is to be told.
-func (p *Pipeline[In, Out]) attempt(ctx context.Context) error {
+// result. Its error is that of a build that failed and is to be told; took is above 0
+// if a result was published.
+func (p *Pipeline[In, Out]) attempt(ctx context.Context) (queue, took time.Duration, err error) {
 	if p.gate.Enter(ctx, p.Stats().Published == 0) != nil {
-		return nil // cancelled
+		return 0, 0, nil // cancelled
 	}
 	defer p.gate.Leave()
 	r := p.take(ctx)
 	if r == nil {
-		return nil
+		return 0, 0, nil
 	}
 	began := time.Now()
 	out, err := p.guardedBuild(ctx, r.in)
-	took := time.Since(began)
+	took = time.Since(began)
 	if err != nil {
-		return p.failed(ctx, err)
+		return 0, 0, p.failed(ctx, err)
 	}
 	var released release
 	if p.options.Bytes != nil {
@@ -109,7 +114,7 @@ func (p *Pipeline[In, Out]) attempt(ctx context.Context) error {
 	}
 	if p.cancelled(ctx) {
 		p.gate.retire(released) // built, not published: the permit's next owner waits for it too
-		return nil
+		return 0, 0, nil
 	}
 	p.publish(r.in, out)
 
@@ -122,7 +127,7 @@ func (p *Pipeline[In, Out]) attempt(ctx context.Context) error {
 	p.stats.BuildTotal += took
 	p.released, released = released, p.released
 	p.gate.retire(released)
-	return nil
+	return p.stats.Queue, max(took, 1), nil
 }
 
 // take makes what is pending active. What is pending when ctx has ended came after
@@ -190,11 +195,21 @@ func (p *Pipeline[In, Out]) cancelled(ctx context.Context) bool {
 	return true
 }
 
-// report tells of an error. A panic of OnError ends nothing (seed row P-15).
+// report tells of an error.
 func (p *Pipeline[In, Out]) report(err error) {
-	if p.options.OnError == nil {
-		return
+	if p.options.OnError != nil {
+		p.guardedTell(func() { p.options.OnError(err) })
 	}
+}
+
+func (p *Pipeline[In, Out]) tellBuilt(queue, build time.Duration) {
+	if p.options.OnBuilt != nil {
+		p.guardedTell(func() { p.options.OnBuilt(queue, build) })
+	}
+}
+
+// guardedTell calls back. A panic there ends nothing (seed row P-15).
+func (p *Pipeline[In, Out]) guardedTell(callBack func()) {
 	returned := false
 	defer func() {
 		if recover() != nil || !returned {
@@ -203,6 +218,6 @@ func (p *Pipeline[In, Out]) report(err error) {
 			p.stats.Panics++
 		}
 	}()
-	p.options.OnError(err)
+	callBack()
 	returned = true
 }

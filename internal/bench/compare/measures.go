@@ -54,6 +54,7 @@ var measures = []measure{
 	{"throughput", measureThroughput},
 	{"groups", measureGroups},
 	{"building", measureBuilding},
+	{"telemetry", measureTelemetry},
 }
 
 func names(ms []measure) string {
