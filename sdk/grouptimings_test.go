@@ -156,6 +156,10 @@ func TestME04G10AllDown(t *testing.T) {
 		return true
 	})
 	stays := client.Group("default").Current()
+	eventually(t, "what broke to be dialled again", func() bool {
+		a := one(client, "default", time.Second)
+		return a.err != nil && strings.Contains(a.err.Error(), "connection refused")
+	})
 	book := watchGroup(t, client, "default")
 	for range 20 {
 		a := one(client, "default", time.Second)
