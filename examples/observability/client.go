@@ -105,11 +105,11 @@ func topology(s *servers, reads ...string) sdk.Topology {
 // dialJob makes a second client, for a job that starts now and then. It follows a
 // later draft of gRFC A119, which takes what is good of a bad assignment.
 func dialJob(s *servers, meters metric.MeterProvider) (*sdk.Client, error) {
-	return sdk.Dial(s.cluster.Target(),
+	return sdk.Dial(s.names.Scheme()+":///primary",
 		sdk.WithClientName("job"),
 		sdk.WithMeterProvider(meters),
 		sdk.WithTransportCredentials(plaintext),
-		sdk.WithResolvers(s.cluster.Resolver()),
+		sdk.WithResolvers(s.names),
 		sdk.WithShardingService("sharder", s.cluster.Sharding().Addr(), grpc.WithTransportCredentials(plaintext)),
 		sdk.WithSharding(sdk.Sharding{
 			ServiceKey: "sharder", Target: shardingTarget, KeyHeader: keyHeader,

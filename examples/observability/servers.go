@@ -21,7 +21,9 @@ const (
 // servers are everything that is not the client: the service at its primary address,
 // which is sharded, at its standby address, and a replica that only reads.
 type servers struct {
-	cluster          *sdktest.Cluster // the primary address, with its sharding service
+	cluster *sdktest.Cluster // the primary address, with its sharding service
+	// names resolves the primary address too, without ever sending a service config.
+	names            *sdktest.Resolver
 	standby, replica *sdktest.Backend
 	// cleoLinks are the two ways to cleo, which can lose bytes.
 	cleoLinks [2]*sdktest.Gate
@@ -29,7 +31,7 @@ type servers struct {
 }
 
 func startServers() (s *servers, err error) {
-	s = &servers{health: make(map[string]*grpchealth.Server)}
+	s = &servers{health: make(map[string]*grpchealth.Server), names: sdktest.NewResolver("plain")}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -76,7 +78,7 @@ func (s *servers) ill(name string, yes bool) {
 	s.health[name].SetServingStatus("", status)
 }
 
-// announce has the name resolver of the primary address list its servers, with dora
+// announce has the name resolvers of the primary address list its servers, with dora
 // or without.
 func (s *servers) announce(dora bool) {
 	list := []resolver.Endpoint{
@@ -88,6 +90,7 @@ func (s *servers) announce(dora bool) {
 		list = append(list, sdktest.Endpoint("dora", s.cluster.Backend("dora").Addr()))
 	}
 	s.cluster.SetEndpoints(list...)
+	s.names.SetEndpoints(list...)
 }
 
 // assign gives every key an owner.
