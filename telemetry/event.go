@@ -3,8 +3,6 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,10 +20,10 @@ const (
 	EventConfig     = "slicewire.config"     // a configuration was applied or refused
 )
 
-// Event is one control event. It becomes a span of its own, linked by nothing to any
+// event is one control event. It becomes a span of its own, linked by nothing to any
 // call, whose attributes are the fields with "slicewire." before their names; the log
 // record of the same event has the same fields.
-type Event struct {
+type event struct {
 	At     time.Time
 	Name   string
 	Fields []slog.Attr
@@ -33,38 +31,8 @@ type Event struct {
 	Err string
 }
 
-// keptEvents is how many events a client remembers, for a page.
-const keptEvents = 256
-
-// journal is the newest events.
-type journal struct {
-	mu   sync.Mutex // guards all
-	all  []Event    // a ring once it is full
-	next int
-}
-
-func (j *journal) add(e Event) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.all) < keptEvents {
-		j.all = append(j.all, e)
-		return
-	}
-	j.all[j.next] = e
-	j.next = (j.next + 1) % keptEvents
-}
-
-// Events are the last 256 control events, the oldest first.
-func (r *Registration) Events() []Event {
-	j := &r.journal
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return append(slices.Clone(j.all[j.next:]), j.all[:j.next]...)
-}
-
-// tell notes an event, and makes its span. Of a storm of events most have none.
-func (r *Registration) tell(e Event) {
-	r.journal.add(e)
+// tell makes the span of an event. Of a storm of events most have none.
+func (r *Registration) tell(e event) {
 	if r.tracer == nil {
 		return
 	}

@@ -41,8 +41,8 @@ func TestStormsOfLogs(t *testing.T) {
 	})
 }
 
-// TestStormsOfEvents: of many control events all are counted, the newest are remembered,
-// and few become spans.
+// TestStormsOfEvents: of many control events few become spans, and the next one says how many
+// were left out.
 func TestStormsOfEvents(t *testing.T) {
 	e := openEyes(t)
 	r, err := telemetry.New(telemetry.Options{MeterProvider: e.meters, TracerProvider: e.traces})
@@ -61,10 +61,6 @@ func TestStormsOfEvents(t *testing.T) {
 	spans := e.spansNamed(telemetry.EventFailover)
 	if got := spanAttributes(spans[len(spans)-1].Attributes())["slicewire.suppressed"]; got != "980" {
 		t.Errorf("the next span says that %q were left out, want 980", got)
-	}
-	events := r.Events()
-	if len(events) != 256 || !events[255].At.Equal(began.Add(time.Minute)) || !events[0].At.Equal(began.Add(745)) {
-		t.Errorf("%d events are remembered, from %v to %v", len(events), events[0].At.Sub(began), events[len(events)-1].At.Sub(began))
 	}
 }
 

@@ -40,7 +40,7 @@ func (o observer) Observe(e balancer.Event) {
 
 // event is an event of the target.
 func (o observer) event(name string, err error, fields ...slog.Attr) {
-	e := Event{At: time.Now(), Name: name, Fields: append([]slog.Attr{slog.String("target", o.target)}, fields...)}
+	e := event{At: time.Now(), Name: name, Fields: append([]slog.Attr{slog.String("target", o.target)}, fields...)}
 	if err != nil {
 		e.Err = err.Error()
 	}
@@ -84,7 +84,7 @@ func (r *Registration) PolicyRefused(selector string, p selection.Policy, source
 		slog.String("selector", selector), slog.String("policy", p.String()),
 		slog.String("source", source.String()), slog.String("result", balancer.Refused.String()),
 	}
-	r.tell(Event{At: time.Now(), Name: EventPolicy, Fields: fields, Err: err.Error()})
+	r.tell(event{At: time.Now(), Name: EventPolicy, Fields: fields, Err: err.Error()})
 	r.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, policyRefused, append(fields, slog.Any("error", err))...)
 }
 
@@ -123,7 +123,7 @@ func (r *Registration) Switched(group, from, to string, reason failover.Reason, 
 	if r == nil {
 		return
 	}
-	r.tell(Event{At: at, Name: EventFailover, Fields: []slog.Attr{
+	r.tell(event{At: at, Name: EventFailover, Fields: []slog.Attr{
 		slog.String("group", group), slog.String("from", from), slog.String("to", to), slog.String("reason", reason.String()),
 	}})
 }
@@ -139,7 +139,7 @@ func (r *Registration) ConfigApplied(source, result string, revision uint64, err
 	if result == "unchanged" {
 		return
 	}
-	e := Event{At: time.Now(), Name: EventConfig, Fields: []slog.Attr{
+	e := event{At: time.Now(), Name: EventConfig, Fields: []slog.Attr{
 		slog.String("source", source), slog.String("result", result), slog.Uint64("revision", revision),
 	}}
 	if err != nil {

@@ -50,10 +50,9 @@ type Registration struct {
 	closed  bool
 	closeMu sync.Mutex
 
-	counts  counts
-	journal journal
-	limits  limits
-	labels  labelSets
+	counts counts
+	limits limits
+	labels labelSets
 }
 
 // New makes a Registration, which shows nothing of its client before Show. The error
