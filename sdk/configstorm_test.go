@@ -112,6 +112,7 @@ func TestReloadStorm(t *testing.T) {
 		return p.settled(t)
 	}
 	before := settle()
+	heap := heapInUse()
 	reload := func(c configsource.Config) {
 		now.Store(&c)
 		select {
@@ -151,4 +152,10 @@ func TestReloadStorm(t *testing.T) {
 	eventually(t, "pools that left to be gone", func() bool { return len(client.Status().Targets) == 4 })
 	settle()
 	p.back(t, before)
+	for _, b := range p {
+		b.Forget() // what it remembers of calls
+	}
+	if more := heapInUse() - heap; more > 8<<20 {
+		t.Errorf("%d versions left %d KiB on the heap", reloads, more>>10)
+	}
 }
