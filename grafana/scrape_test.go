@@ -23,7 +23,7 @@ var (
 // TestScrapeFillsDashboards: a real Prometheus scrapes a process, and every query of every
 // panel gives something that is not zero sooner or later, as do the variables; the process
 // shows every metric with the labels that queries name, and no other metric of ours. Alerts
-// that need no long time fire.
+// that need no long time fire (field case TE-11).
 func TestScrapeFillsDashboards(t *testing.T) {
 	address := *metricsOf
 	if address == "" {
