@@ -116,26 +116,56 @@ func tableCells(line string) []string {
 // caseID is the id of a case, in the first column of a table of docs/cases.md.
 var caseID = regexp.MustCompile(`^[A-Z]{1,2}-\d{2}$`)
 
+// What looks like the id of a case in the text of a test file, and in a test's name.
+var (
+	idInText = regexp.MustCompile(`[A-Z]{1,2}-\d{2}`)
+	idInName = regexp.MustCompile(`[A-Z]{1,2}\d{2}`)
+)
+
 // CheckCases returns every case that the page lists and no test carries: its id
 // stands in the text of a test file, as A-26 is written, or in the name of a
 // test, as in TestA26AggregatedState or TestG06A26Standby.
 func CheckCases(page Page, packages []*Package) []string {
-	var problems []string
-	for n, line := range strings.Split(page.Text, "\n") {
-		cells := tableCells(line)
-		if len(cells) == 0 || !caseID.MatchString(cells[0]) {
+	carried := make(map[string]bool)
+	for _, p := range packages {
+		if p.Path == "internal/arch" {
 			continue
 		}
 		// No letter or digit around it: A-10 is neither in PA-10 nor in A-101.
-		inText := regexp.MustCompile(`(^|[^A-Za-z0-9])` + cells[0] + `($|[^0-9])`)
-		inName := regexp.MustCompile(`[a-z0-9_]` + strings.Replace(cells[0], "-", "", 1) + `($|[^0-9])`)
-		if !slices.ContainsFunc(packages, func(p *Package) bool {
-			return p.Path != "internal/arch" && (inText.MatchString(p.TestText) || slices.ContainsFunc(p.Tests, inName.MatchString))
-		}) {
+		for _, at := range idInText.FindAllStringIndex(p.TestText, -1) {
+			if !endsAlphanumeric(p.TestText[:at[0]]) && !beginsWithDigit(p.TestText[at[1]:]) {
+				carried[p.TestText[at[0]:at[1]]] = true
+			}
+		}
+		for _, name := range p.Tests {
+			for _, at := range idInName.FindAllStringIndex(name, -1) {
+				if at[0] > 0 && !isUpper(name[at[0]-1]) && !beginsWithDigit(name[at[1]:]) {
+					carried[name[at[0]:at[1]-2]+"-"+name[at[1]-2:at[1]]] = true
+				}
+			}
+		}
+	}
+	var problems []string
+	for n, line := range strings.Split(page.Text, "\n") {
+		if cells := tableCells(line); len(cells) > 0 && caseID.MatchString(cells[0]) && !carried[cells[0]] {
 			problems = append(problems, fmt.Sprintf("%s:%d: no test carries case %s", page.Path, n+1, cells[0]))
 		}
 	}
 	return problems
+}
+
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func beginsWithDigit(s string) bool { return s != "" && isDigit(s[0]) }
+
+func endsAlphanumeric(s string) bool {
+	if s == "" {
+		return false
+	}
+	c := s[len(s)-1]
+	return isDigit(c) || isUpper(c) || 'a' <= c && c <= 'z'
 }
 
 var pageLink = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
