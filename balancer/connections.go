@@ -164,9 +164,7 @@ func (r *Router) SetConnections(c Connections) error {
 	routes := r.allRoutes()
 	r.mu.Unlock()
 	for _, rt := range routes {
-		if p := rt.policy.Load(); p != nil {
-			p.post(func(in *inbox) { in.connections = true })
-		}
+		rt.post(func(in *inbox) { in.connections = true })
 	}
 	return nil
 }

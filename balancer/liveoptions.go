@@ -68,9 +68,7 @@ func (r *Router) SetOptions(o RouterOptions) error {
 	}
 	for _, rt := range routes {
 		rt.watchHealth(now.health)
-		if p := rt.policy.Load(); p != nil {
-			p.post(func(in *inbox) { in.options, in.guards = true, in.guards || guards })
-		}
+		rt.post(func(in *inbox) { in.options, in.guards = true, in.guards || guards })
 	}
 	return nil
 }

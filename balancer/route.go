@@ -143,9 +143,12 @@ func (rt *route) close() {
 }
 
 // wakeUp has queued RPCs picked again.
-func (rt *route) wakeUp() {
+func (rt *route) wakeUp() { rt.post(func(in *inbox) { in.selection = true }) }
+
+// post tells the policy, while there is one.
+func (rt *route) post(add func(*inbox)) {
 	if p := rt.policy.Load(); p != nil {
-		p.post(func(in *inbox) { in.selection = true })
+		p.post(add)
 	}
 }
 

@@ -14,13 +14,8 @@ func (r *Router) Revive(on bool) {
 	if r.revived.Swap(on) == on || !on {
 		return
 	}
-	r.mu.Lock()
-	routes := r.allRoutes()
-	r.mu.Unlock()
-	for _, rt := range routes {
-		if p := rt.policy.Load(); p != nil {
-			p.post(func(*inbox) {})
-		}
+	for _, rt := range r.routes() {
+		rt.post(func(*inbox) {}) // which has it look
 	}
 }
 

@@ -219,7 +219,7 @@ func (d *driver) awaited(p *pool, now time.Time) bool {
 			continue
 		}
 		for _, t := range g.machine.Targets(now) {
-			if t.Name == p.id && (t.State == failover.Recovering || t.State == failover.Down) {
+			if t.Name == p.id && !t.State.Available() {
 				return true
 			}
 		}

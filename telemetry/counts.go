@@ -27,39 +27,30 @@ type publication struct{ selector, policy, source, result string }
 type apply struct{ source, result string }
 
 func (c *counts) published(p publication) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.publications == nil {
-		c.publications = make(map[publication]uint64)
-	}
-	if _, ok := c.publications[p]; !ok && len(c.publications) >= mostNames {
-		p.selector = otherNames
-	}
-	c.publications[p]++
+	rest := p
+	rest.selector = otherNames
+	oneMore(c, &c.publications, p, rest)
 }
 
 func (c *counts) applied(a apply) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.applies == nil {
-		c.applies = make(map[apply]uint64)
-	}
-	if _, ok := c.applies[a]; !ok && len(c.applies) >= mostNames {
-		a.source = otherNames
-	}
-	c.applies[a]++
+	rest := a
+	rest.source = otherNames
+	oneMore(c, &c.applies, a, rest)
 }
 
-func (c *counts) keyMissing(selector string) {
+func (c *counts) keyMissing(selector string) { oneMore(c, &c.keysMissing, selector, otherNames) }
+
+// oneMore counts one of what, or of rest where there would be too many kinds.
+func oneMore[K comparable](c *counts, in *map[K]uint64, what, rest K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keysMissing == nil {
-		c.keysMissing = make(map[string]uint64)
+	if *in == nil {
+		*in = make(map[K]uint64)
 	}
-	if _, ok := c.keysMissing[selector]; !ok && len(c.keysMissing) >= mostNames {
-		selector = otherNames
+	if _, ok := (*in)[what]; !ok && len(*in) >= mostNames {
+		what = rest
 	}
-	c.keysMissing[selector]++
+	(*in)[what]++
 }
 
 func (c *counts) show(o *output) {
